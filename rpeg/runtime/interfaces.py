@@ -1,0 +1,134 @@
+"""The five parts that a generated program is made of, as interfaces.
+
+A synchronous program and an asynchronous one differ in the implementations behind these, never in the
+signatures: weights versions are carried per token, and process groups are handed in, never global.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from torch import Tensor
+
+from rpeg.runtime.trajectories import Prompts, Trajectories
+
+NamedTensors = Iterator[tuple[str, Tensor]]
+"""Whole (unsharded) weights under their Hugging Face names."""
+
+
+class Clock(Protocol):
+    """One time line for everything that a process reports."""
+
+    def now(self) -> float:
+        """Seconds since the run's start (monotonic within a process)."""
+        ...
+
+    def stage(self, name: str) -> AbstractContextManager[None]:
+        """Times the body as stage `name` of the current step."""
+        ...
+
+
+class WeightRegister(Protocol):
+    """The newest published weights of one model: a latest-value register, not a queue."""
+
+    @property
+    def version(self) -> int:
+        """Version of the weights held: finished steps, 0 = initial."""
+        ...
+
+    @property
+    def checksum(self) -> str:
+        """Digest over names, shapes and bytes of the published weights."""
+        ...
+
+    def publish(self, source: Trainer) -> None:
+        """Takes over the trainer's weights and version. Collective over the trainer's groups."""
+        ...
+
+    def read(self) -> NamedTensors:
+        """The weights published last."""
+        ...
+
+
+class Engine(Protocol):
+    """Generates from the weights it was last given."""
+
+    @property
+    def version(self) -> int:
+        """Version of the weights in use."""
+        ...
+
+    def generate(
+        self,
+        prompts: Prompts,
+        *,
+        n: int,
+        max_tokens: int,
+        temperature: float,
+        top_p: float = 1.0,
+        max_turns: int = 1,
+        stop: tuple[str, ...] = (),
+        dtype: str = "fp32",
+        routing: str = "free",
+        seed: int = 0,
+    ) -> tuple[Trajectories, Tensor]:
+        """n completions for each prompt, and the log-probs [samples, max_tokens] they were sampled under."""
+        ...
+
+    def swap_weights(self, register: WeightRegister) -> None:
+        """Takes the register's weights and checks their checksum. Raises WeightMismatch if it differs."""
+        ...
+
+    def reset_prefix_cache(self) -> None:
+        """Forgets every cached key and value: they belong to the weights before the swap."""
+        ...
+
+
+class Trainer(Protocol):
+    """A trained model and its optimizer."""
+
+    @property
+    def version(self) -> int:
+        """Finished steps: 0 = initial weights."""
+        ...
+
+    def logprob(self, y: Trajectories) -> Tensor:
+        """[samples, max_tokens] log-probs of y's tokens under the current weights, zero outside the mask."""
+        ...
+
+    def update(
+        self,
+        *losses: LossTerm,
+        agg: str | tuple[str, int],
+        epochs: int = 1,
+        minibatches: int = 1,
+        shuffle: bool = True,
+        routing: str = "free",
+        seed: int = 0,
+    ) -> None:
+        """epochs x minibatches optimizer steps on the sum of the losses; the version goes up by one."""
+        ...
+
+    def named_tensors(self) -> NamedTensors:
+        """The current weights, whole, under Hugging Face names. Collective over the model's groups."""
+        ...
+
+
+class Buffer(Protocol):
+    """Trajectories on their way from an engine to a trainer: bounded, in order, with back-pressure."""
+
+    def put(self, y: Trajectories, *fields: Tensor) -> None:
+        """Adds one batch; waits while the buffer is full."""
+        ...
+
+    def take(self, *, step: int) -> tuple[Trajectories, *tuple[Tensor, ...]]:
+        """The next batch, for update `step`. Raises StalenessExceeded if a trained token is older than allowed."""
+        ...
+
+
+class LossTerm(Protocol):
+    """One summand of a loss: knows its batch, its fields and its settings; pure in the weights."""
+
+    coef: float
