@@ -1,0 +1,90 @@
+"""Attributes of the `rpeg` dialect: times, sizes, and records (a word with settings of its own)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xdsl.dialects.builtin import DictionaryAttr, FloatData, IntAttr, StringAttr
+from xdsl.ir import Attribute, ParametrizedAttribute
+from xdsl.irdl import irdl_attr_definition, param_def
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+
+@irdl_attr_definition
+class SecondsAttr(ParametrizedAttribute):
+    """A time in seconds: `#rpeg.seconds<10.0>`."""
+
+    name = "rpeg.seconds"
+    seconds: FloatData = param_def()
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            return (FloatData(float(parser.parse_number())),)
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(repr(self.seconds.data))
+
+    def verify(self) -> None:
+        if self.seconds.data < 0:
+            raise VerifyException("a time can't be negative")
+
+
+@irdl_attr_definition
+class BytesAttr(ParametrizedAttribute):
+    """A size in bytes: `#rpeg.bytes<536870912>`."""
+
+    name = "rpeg.bytes"
+    count: IntAttr = param_def()
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            return (IntAttr(parser.parse_integer(allow_boolean=False, allow_negative=False)),)
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(str(self.count.data))
+
+
+@irdl_attr_definition
+class RecordAttr(ParametrizedAttribute):
+    """A word with settings: `#rpeg.record<adamw, {lr = 1.0e-06 : f64, ...}>`."""
+
+    name = "rpeg.record"
+    word: StringAttr = param_def()
+    entries: DictionaryAttr = param_def()
+
+    @staticmethod
+    def make(kind: str, settings: Mapping[str, Attribute]) -> RecordAttr:
+        """A record from its word and settings."""
+        return RecordAttr(StringAttr(kind), DictionaryAttr(dict(settings)))
+
+    @property
+    def kind(self) -> str:
+        """The word: adamw, lora, par, ..."""
+        return self.word.data
+
+    @property
+    def settings(self) -> Mapping[str, Attribute]:
+        """Its settings by name."""
+        return self.entries.data
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            word = StringAttr(parser.parse_identifier())
+            entries: Mapping[str, Attribute] = {}
+            if parser.parse_optional_punctuation(",") is not None:
+                entries = parser.parse_optional_attr_dict()
+            return (word, DictionaryAttr(dict(entries)))
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(self.kind)
+            if self.settings:
+                printer.print_string(", ")
+                printer.print_attribute(self.entries)
