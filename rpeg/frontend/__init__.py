@@ -1,0 +1,1 @@
+"""From `.rpeg` text to IR."""
