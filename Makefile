@@ -1,0 +1,57 @@
+# Everything that people and machines run here. Each target does its own set-up: a bare machine needs
+# python3 (3.11 or newer) and pip, nothing else. The second time, targets start at once.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+# Ranks and test workers are processes: one thread each, and gloo on the loopback interface.
+export OMP_NUM_THREADS ?= 1
+export GLOO_SOCKET_IFNAME ?= lo
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow lint format docs-check wheel clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
+
+setup: $(READY) ## make .venv with the pinned versions (the other targets do this themselves)
+
+demo: $(READY) ## train a small model by reinforcement, and watch it learn
+	@$(BIN)/python examples/demo.py
+
+test: $(READY) ## run the tests: unit, filecheck, golden, distributed (CPU only)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-slow: $(READY) ## run the tests marked slow
+	@$(BIN)/python -m pytest -m slow
+
+lint: $(READY) ## check style, format and types
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+
+format: $(READY) ## mend style and format in place
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+docs-check: $(READY) ## run the commands that the documentation shows
+	@$(BIN)/python -m pytest tests/unit/test_docs_commands.py
+
+wheel: $(READY) ## build the wheel into dist/
+	@$(BIN)/python -m build --wheel --no-isolation
+
+clean: ## remove .venv and what the tools left behind
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "error: $(PYTHON) is older than Python 3.11: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "set-up: installing the pinned versions into $(VENV), once; this takes minutes"
+	@start=$$(date +%s) \
+	  && { test -x $(BIN)/python || $(PYTHON) -m venv $(VENV); } \
+	  && PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install -qq \
+	       --disable-pip-version-check -e '.[run,test]' \
+	  && touch $(READY) \
+	  && echo "set-up: $$(( $$(date +%s) - start )) s"

@@ -1,0 +1,10 @@
+"""What each test process needs before torch is imported: one thread, loopback, no network."""
+
+import os
+
+for name, value in {
+    "OMP_NUM_THREADS": "1",
+    "GLOO_SOCKET_IFNAME": "lo",
+    "HF_HUB_OFFLINE": "1",
+}.items():
+    os.environ.setdefault(name, value)
