@@ -1,0 +1,63 @@
+"""One time line for a process: seconds since its start, and seconds of each stage of the current step."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Span:
+    """One timed stage; seconds since the clock's start."""
+
+    name: str
+    step: int
+    begin: float
+    end: float
+
+
+class RunClock:
+    """Implements `interfaces.Clock`. Stages may nest; each counts its whole body."""
+
+    def __init__(self) -> None:
+        self._origin = time.monotonic()
+        self._step = 0
+        self._step_began = 0.0
+        self._spans: list[Span] = []
+
+    def now(self) -> float:
+        """Seconds since this clock was made."""
+        return time.monotonic() - self._origin
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Times the body as stage `name` of the current step."""
+        begin = self.now()
+        try:
+            yield
+        finally:
+            self._spans.append(Span(name, self._step, begin, self.now()))
+
+    def begin_step(self, step: int) -> None:
+        """Forgets the last step's stages."""
+        self._step = step
+        self._step_began = self.now()
+        self._spans = []
+
+    def step_seconds(self) -> float:
+        """Seconds since the current step began."""
+        return self.now() - self._step_began
+
+    def spans(self) -> list[Span]:
+        """The finished stages of the current step, in the order of their ends."""
+        return list(self._spans)
+
+    def stage_seconds(self) -> dict[str, float]:
+        """Seconds in each stage of the current step, repeated stages summed."""
+        total: defaultdict[str, float] = defaultdict(float)
+        for span in self._spans:
+            total[span.name] += span.end - span.begin
+        return dict(total)

@@ -1,0 +1,97 @@
+"""Trained models out of a run: Hugging Face folders, and `run:PIPELINE/MODEL` to find them again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from rpeg.runtime import world
+from rpeg.runtime.errors import ModelFailure
+from rpeg.runtime.files import commit_folder, empty_folder, sync
+from rpeg.runtime.interfaces import NamedTensors
+
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".h5", ".msgpack", ".index.json")
+
+
+class Exportable(Protocol):
+    """A model that can leave a run."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the pipeline."""
+        ...
+
+    @property
+    def hf_folder(self) -> Path:
+        """The Hugging Face folder whose configuration and tokenizer it has."""
+        ...
+
+    def named_tensors(self) -> NamedTensors:
+        """Its weights, whole, under Hugging Face names. Collective over the model's groups."""
+        ...
+
+
+def export_model(model: Exportable, target: Path) -> None:
+    """Writes safetensors, configuration and tokenizer to `target`; it appears whole or not at all. Collective."""
+    weights: dict[str, torch.Tensor] = {}
+    for name, tensor in model.named_tensors():
+        if world.rank() == 0:
+            weights[name] = tensor.detach().cpu()
+    world.on_first(lambda: _write(weights, model.hf_folder, target))
+
+
+def _write(weights: dict[str, torch.Tensor], source: Path, target: Path) -> None:
+    from huggingface_hub import save_torch_state_dict
+
+    if target.exists() and not (target / "config.json").exists():
+        raise ModelFailure(f"export target {target} exists and is no model folder; choose another `to`")
+    temporary = empty_folder(target.with_name(f".{target.name}.tmp"))
+    save_torch_state_dict(weights, temporary)
+    for file in source.iterdir():
+        if file.is_file() and not file.name.endswith(_WEIGHTS):
+            shutil.copyfile(file, temporary / file.name)
+    _set_dtype(temporary / "config.json", next(iter(weights.values())).dtype)
+    commit_folder(temporary, target)
+
+
+def _set_dtype(config: Path, dtype: torch.dtype) -> None:
+    content = json.loads(config.read_text(encoding="utf-8"))
+    content.pop("torch_dtype", None)
+    content["dtype"] = str(dtype).removeprefix("torch.")
+    config.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def record_export(exports: Path, model: str, target: Path, step: int) -> None:
+    """Adds a line to a run's `exports.jsonl`; the path is kept relative to the run's folder."""
+    line = {"model": model, "step": step, "path": os.path.relpath(target, exports.parent)}
+    with exports.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+    sync(exports)
+
+
+def newest_export(runs: Path, source: str) -> Path:
+    """The folder that `run:PIPELINE/MODEL` means: the newest export of that model by the run under `runs`.
+
+    Raises ModelFailure if there is none.
+    """
+    pipeline, _, model = source.removeprefix("run:").partition("/")
+    exports = runs / pipeline / "exports.jsonl"
+    if not exports.exists():
+        raise ModelFailure(
+            f"`{source}`: no exports in {exports.parent}; run the pipeline `{pipeline}` first "
+            "(it must hold an `export`)"
+        )
+    lines = [json.loads(text) for text in exports.read_text(encoding="utf-8").splitlines()]
+    paths = [line["path"] for line in lines if line["model"] == model]
+    if not paths:
+        known = ", ".join(sorted({line["model"] for line in lines}))
+        raise ModelFailure(f"`{source}`: that run exported {known or 'nothing'}, not `{model}`")
+    folder = (exports.parent / paths[-1]).resolve()
+    if not folder.is_dir():
+        raise ModelFailure(f"`{source}`: its export {folder} is gone; run the pipeline `{pipeline}` again")
+    return folder

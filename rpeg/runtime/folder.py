@@ -1,0 +1,134 @@
+"""A run's folder: who owns it, and what it says about itself in `run.json`.
+
+    runs/<pipeline>/
+      run.json         pipeline, source hash, seed, attempts, finished or not
+      metrics.jsonl    one object a step
+      rollouts/        step-000020.jsonl: the completions of a step
+      checkpoints/     step-000020/: the state after a step
+      exports.jsonl    where exported models went
+      tb/              TensorBoard
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import IO
+
+from rpeg.runtime.errors import RunFolderFailure
+from rpeg.runtime.files import write_atomic
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """The content of `run.json`."""
+
+    pipeline: str
+    source_sha256: str
+    seed: int
+    steps: int
+    processes: int
+    attempt: int = 1
+    """Times that this run was started."""
+    finished_step: int | None = None
+    """The last step, once the run is finished."""
+    stopped: bool = False
+    """It finished because a `stop` condition held."""
+    figures: dict[str, float | None] = field(default_factory=dict)
+    """The last figures of a finished run."""
+
+    def is_done(self, steps: int) -> bool:
+        """Whether nothing is left to do of a run of `steps` steps."""
+        return self.finished_step is not None and (self.stopped or self.finished_step >= steps)
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Paths of a run's folder."""
+
+    path: Path
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def rollouts(self) -> Path:
+        return self.path / "rollouts"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def exports(self) -> Path:
+        return self.path / "exports.jsonl"
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.path / "tb"
+
+    def open(self, wanted: RunRecord) -> RunRecord:
+        """Takes the folder for the run `wanted`, made or found. Raises RunFolderFailure if it holds another.
+
+        For process 0 only.
+        """
+        found = self.read()
+        if found is not None and self._used():
+            self._check_same(found, wanted)
+            done = found.is_done(wanted.steps)
+            ended = found if done else replace(found, finished_step=None, stopped=False, figures={})
+            wanted = replace(
+                ended, steps=wanted.steps, processes=wanted.processes, attempt=found.attempt + 1
+            )
+        self.write(wanted)
+        return wanted
+
+    def read(self) -> RunRecord | None:
+        """The folder's record, None in a new folder."""
+        path = self.path / "run.json"
+        if not path.exists():
+            return None
+        try:
+            return RunRecord(**json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError) as error:
+            raise RunFolderFailure(f"{path} cannot be read ({error}); {self._fix()}") from error
+
+    def write(self, record: RunRecord) -> None:
+        """Replaces `run.json`."""
+        write_atomic(self.path / "run.json", json.dumps(asdict(record), indent=2) + "\n")
+
+    def lock(self) -> IO[str]:
+        """Keeps other launches out for as long as the returned file is open."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        file = (self.path / ".lock").open("w")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise RunFolderFailure(
+                f"another process is training in {self.path}; "
+                "wait for it, or set RPEG_RUN_DIR to another folder"
+            ) from error
+        return file
+
+    def _used(self) -> bool:
+        return self.metrics.exists() or any(self.checkpoints.glob("step-*"))
+
+    def _check_same(self, found: RunRecord, wanted: RunRecord) -> None:
+        for name in ("pipeline", "source_sha256", "seed"):
+            old, new = getattr(found, name), getattr(wanted, name)
+            if old != new:
+                what = {"source_sha256": "source hash"}.get(name, name)
+                raise RunFolderFailure(
+                    f"{self.path} holds a run with {what} {_short(old)}, "
+                    f"this program has {_short(new)}; {self._fix()}"
+                )
+
+    def _fix(self) -> str:
+        return f"set RPEG_RUN_DIR to another folder, or delete {self.path}"
+
+
+def _short(value: object) -> str:
+    return str(value)[:12]

@@ -1,0 +1,149 @@
+"""What a step reports: values added by any process, one JSON object a step in `metrics.jsonl`.
+
+A process adds to a name any number of times; at the end of the step the values are merged over the world:
+`mean` weighs by what the value counts (tokens, samples), `max` takes the largest, `sum` adds the
+data-parallel shards, each once, however many processes hold the same rows.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from rpeg.runtime import world
+from rpeg.runtime.files import write_atomic
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+How = Literal["mean", "max", "sum"]
+Line = dict[str, float | None]
+"""One step: name -> value; None stands for a value that is not finite."""
+
+
+@dataclass
+class _Entry:
+    how: How
+    value: float
+    weight: float
+
+    def add(self, other: _Entry) -> None:
+        self.value = max(self.value, other.value) if self.how == "max" else self.value + other.value
+        self.weight += other.weight
+
+
+class StepMetrics:
+    """The values of the current step."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, _Entry] = {}
+
+    def add(self, name: str, value: float, weight: float = 1.0, how: How = "mean") -> None:
+        """Adds a value; `weight` (samples, tokens) counts for means only."""
+        entry = _Entry(how, value * weight if how == "mean" else value, weight)
+        if name in self._entries:
+            self._entries[name].add(entry)
+        else:
+            self._entries[name] = entry
+
+    def merge(self, shard: int = 0) -> dict[str, float]:
+        """The step's values over all processes; forgets them. Collective.
+
+        `shard` is this process's data-parallel index: processes of one shard hold the same rows.
+        """
+        mine, self._entries = self._entries, {}
+        parts = world.gather((shard, mine))
+        names = dict.fromkeys(name for _, entries in parts for name in entries)
+        return {name: _merged([(s, e[name]) for s, e in parts if name in e]) for name in names}
+
+
+def _merged(entries: list[tuple[int, _Entry]]) -> float:
+    how = entries[0][1].how
+    if how == "max":
+        return max(entry.value for _, entry in entries)
+    if how == "mean":
+        weight = sum(entry.weight for _, entry in entries)
+        return sum(entry.value for _, entry in entries) / weight if weight else math.nan
+    shards: defaultdict[int, list[float]] = defaultdict(list)
+    for shard, entry in entries:
+        shards[shard].append(entry.value)
+    return sum(sum(values) / len(values) for values in shards.values())
+
+
+class MetricsFile:
+    """`metrics.jsonl`: appended to by process 0, one object a step."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, line: Mapping[str, float]) -> None:
+        """Writes one step's line."""
+        clean = {name: _finite(value) for name, value in line.items()}
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(clean) + "\n")
+
+    def drop_after(self, step: int) -> None:
+        """Forgets the lines past `step`: a resumed run writes them again."""
+        lines = read_metrics(self.path)
+        kept = [line for line in lines if (line["step"] or 0) <= step]
+        write_atomic(self.path, "".join(json.dumps(line) + "\n" for line in kept))
+
+
+def read_metrics(path: Path) -> list[Line]:
+    """The lines of a `metrics.jsonl`, oldest first; a last line cut short by a kill is left out."""
+    if not path.exists():
+        return []
+    texts = path.read_text(encoding="utf-8").split("\n")
+    return [json.loads(text) for text in texts[:-1] if text]
+
+
+def main_reward(line: Mapping[str, object]) -> str | None:
+    """Name of the reward that the step trains on: the last one that it reported."""
+    names = [name for name in line if name.startswith("reward/")]
+    return names[-1] if names else None
+
+
+def named(line: Mapping[str, float | None], prefix: str) -> Iterable[tuple[str, float]]:
+    """(name without the prefix, value) of the finite values under `prefix`, for example `eval/`."""
+    for name, value in line.items():
+        if name.startswith(prefix) and value is not None:
+            yield name.removeprefix(prefix), value
+
+
+def _finite(value: float) -> float | int | None:
+    if not math.isfinite(value):
+        return None
+    return value if isinstance(value, int) else round(value, 9)
+
+
+class TensorBoardLog:
+    """The same values as TensorBoard scalars, where TensorBoard is installed."""
+
+    def __init__(self, folder: Path, step: int) -> None:
+        self._writer = _summary_writer(folder, step)
+
+    def append(self, line: Mapping[str, float]) -> None:
+        """Writes one step's scalars."""
+        if self._writer is None:
+            return
+        for name, value in line.items():
+            if name != "step":
+                self._writer.add_scalar(name, value, int(line["step"]))
+
+    def close(self) -> None:
+        """Writes what is still in memory."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+def _summary_writer(folder: Path, step: int) -> SummaryWriter | None:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(log_dir=str(folder), purge_step=step + 1)

@@ -1,0 +1,119 @@
+"""What a run shows while it trains: a live bar on a terminal, one plain line a step elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+
+from rpeg.runtime.metrics import main_reward, named
+
+_SHOWN = (("loss", "loss", "{:.4f}"), ("kl", "kl", "{:.4f}"), ("length/mean", "len", "{:.1f}"))
+_QUIET_SECONDS = 1.0
+"""Plain lines come at most this often, save the last one and those with an evaluation."""
+
+
+class StepView(Protocol):
+    """Shows the steps of a run."""
+
+    def show(self, line: Mapping[str, float]) -> None:
+        """Shows one step's metrics."""
+        ...
+
+    def close(self) -> None:
+        """Leaves the terminal as it was found."""
+        ...
+
+
+def make_view(title: str, steps: int, done: int) -> StepView:
+    """The view that suits standard output; `done` steps were finished before."""
+    console = Console()
+    return LiveView(console, title, steps, done) if console.is_terminal else PlainView(console, steps)
+
+
+class Eta:
+    """Remaining time from the mean of the last 20 steps."""
+
+    def __init__(self) -> None:
+        self._seconds: deque[float] = deque(maxlen=20)
+
+    def after(self, step_seconds: float, steps_left: int) -> str:
+        """Remaining time, for example `1m20s`, once a step took `step_seconds`."""
+        self._seconds.append(step_seconds)
+        return format_duration(steps_left * sum(self._seconds) / len(self._seconds))
+
+
+class PlainView:
+    """One line a step."""
+
+    def __init__(self, console: Console, steps: int) -> None:
+        self._console = console
+        self._steps = steps
+        self._eta = Eta()
+        self._last = float("-inf")
+
+    def show(self, line: Mapping[str, float]) -> None:
+        """Prints the step's line, unless one was printed a moment ago."""
+        left = self._steps - int(line["step"])
+        eta = self._eta.after(line["seconds"], left)
+        due = time.monotonic() - self._last >= _QUIET_SECONDS
+        if due or left == 0 or any(name.startswith("eval/") for name in line):
+            self._last = time.monotonic()
+            text = f"step {int(line['step'])}/{self._steps}  {format_figures(line)}  eta {eta}"
+            self._console.print(text, highlight=False, soft_wrap=True)
+
+    def close(self) -> None:
+        """Nothing to put back."""
+
+
+class LiveView:
+    """A bar with the newest figures; evaluations stay above it."""
+
+    def __init__(self, console: Console, title: str, steps: int, done: int) -> None:
+        columns = (TextColumn("[bold]{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn())
+        figures = TextColumn("{task.fields[figures]}  [dim]eta {task.fields[eta]}")
+        self._progress = Progress(*columns, figures, console=console)
+        self._eta = Eta()
+        self._steps = steps
+        self._task: TaskID = self._progress.add_task(
+            title, total=steps, completed=done, figures="starting", eta="?"
+        )
+        self._progress.start()
+
+    def show(self, line: Mapping[str, float]) -> None:
+        """Moves the bar."""
+        step = int(line["step"])
+        eta = self._eta.after(line["seconds"], self._steps - step)
+        self._progress.update(self._task, completed=step, figures=format_figures(line), eta=eta)
+        for name, value in named(line, "eval/"):
+            self._progress.console.print(f"step {step}  {name} {value:.4f}", highlight=False)
+
+    def close(self) -> None:
+        """Stops the live display."""
+        self._progress.stop()
+
+
+def format_figures(line: Mapping[str, float]) -> str:
+    """The figures of a step that fit on a line: `reward 0.41  loss 0.0123  len 6.1  1,234 tok/s`."""
+    parts = []
+    if reward := main_reward(line):
+        parts.append(f"reward {line[reward]:.3f}")
+    parts += [f"{label} {form.format(line[name])}" for name, label, form in _SHOWN if name in line]
+    if "tokens_per_s" in line:
+        parts.append(f"{line['tokens_per_s']:,.0f} tok/s")
+    parts += [f"{name} {value:.3f}" for name, value in named(line, "eval/")]
+    return "  ".join(parts)
+
+
+def format_duration(seconds: float) -> str:
+    """`45s`, `1m20s`, `3h05m`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"

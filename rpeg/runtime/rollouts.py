@@ -1,0 +1,108 @@
+"""The sampled completions of each step: `rollouts/step-000020.jsonl`, one object a sample.
+
+Fields: `step`, `prompt`, `answer`, `completion`, `rewards` (name -> value), `finished`, `tokens`,
+`version` (oldest weights that made a token), `lag` (steps between them and the update), `ordinal`
+(prompt) and `sample` (index in its group).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from rpeg.runtime.errors import RunFolderFailure
+from rpeg.runtime.trajectories import Trajectories
+
+Rollout = dict[str, Any]
+_PATTERN = "step-*.jsonl"
+
+
+def describe(y: Trajectories, rewards: Mapping[str, Tensor], step: int) -> list[Rollout]:
+    """One object a sample; `step` counts from 1, `rewards` are per-response fields [samples]."""
+    columns = {name: values.tolist() for name, values in rewards.items()}
+    oldest = y.versions.masked_fill(~y.mask, step).min(dim=1).values.tolist()
+    lengths, finished = y.lengths.tolist(), y.finished.tolist()
+    ordinals, samples = y.ordinals.tolist(), y.samples.tolist()
+    return [
+        {
+            "step": step,
+            "ordinal": ordinals[k],
+            "sample": samples[k],
+            "prompt": y.rows[k].prompt,
+            "answer": y.rows[k].answer,
+            "completion": y.texts[k],
+            "rewards": {name: values[k] for name, values in columns.items()},
+            "finished": finished[k],
+            "tokens": lengths[k],
+            "version": oldest[k],
+            "lag": step - 1 - oldest[k],
+        }
+        for k in range(len(y.rows))
+    ]
+
+
+def write_rollouts(folder: Path, rollouts: list[Rollout]) -> None:
+    """Appends one step's rollouts, in the order of their prompts and samples."""
+    if not rollouts:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    rollouts = sorted(rollouts, key=lambda r: (r["ordinal"], r["sample"]))
+    with (folder / f"step-{rollouts[0]['step']:06d}.jsonl").open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(rollout, ensure_ascii=False) + "\n" for rollout in rollouts)
+
+
+def drop_rollouts_after(folder: Path, step: int) -> None:
+    """Forgets the rollouts of the steps past `step`: a resumed run writes them again."""
+    for path in folder.glob(_PATTERN):
+        if _step(path) > step:
+            path.unlink()
+
+
+def read_rollouts(
+    run_dir: Path,
+    *,
+    step: int | None = None,
+    sort_by: str | None = None,
+    ascending: bool = False,
+    limit: int | None = None,
+) -> list[Rollout]:
+    """Rollouts of a run: of one step (default: the newest), best `sort_by` reward first, at most `limit`.
+
+    Raises RunFolderFailure if the run has no rollouts, not that step, or not that reward.
+    """
+    steps = rollout_steps(run_dir)
+    if not steps:
+        raise RunFolderFailure(f"{run_dir} holds no rollouts: is it the folder of a run that finished a step?")
+    chosen = steps[-1] if step is None else step
+    if chosen not in steps:
+        raise RunFolderFailure(f"no rollouts of step {chosen}: there are steps {steps[0]} to {steps[-1]}")
+    rollouts = list(_lines(run_dir / "rollouts" / f"step-{chosen:06d}.jsonl"))
+    if sort_by is not None:
+        rollouts = _sorted(rollouts, sort_by, ascending)
+    return rollouts[:limit]
+
+
+def rollout_steps(run_dir: Path) -> list[int]:
+    """The steps whose rollouts a run keeps, in order."""
+    return sorted(_step(path) for path in (run_dir / "rollouts").glob(_PATTERN))
+
+
+def _sorted(rollouts: list[Rollout], reward: str, ascending: bool) -> list[Rollout]:
+    known = list(rollouts[0]["rewards"])
+    if reward not in known:
+        raise RunFolderFailure(f"no reward `{reward}` in these rollouts: there is {', '.join(known)}")
+    return sorted(rollouts, key=lambda r: float(r["rewards"][reward]), reverse=not ascending)
+
+
+def _lines(path: Path) -> Iterator[Rollout]:
+    with path.open(encoding="utf-8") as file:
+        for text in file:
+            yield json.loads(text)
+
+
+def _step(path: Path) -> int:
+    return int(path.stem.removeprefix("step-"))

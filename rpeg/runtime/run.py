@@ -1,0 +1,238 @@
+"""A run: one pipeline training in one folder, from `start` to `finish`, over as many launches as it takes.
+
+Steps count from 0 inside a program (`run.step`: finished steps) and from 1 in everything that users see
+(`step 20/200`, `step-000020`): the 20th step leaves 20 finished steps behind.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any
+
+from torch import Tensor
+
+from rpeg.runtime import checkpoint, world
+from rpeg.runtime.checkpoint import Part, Stateful
+from rpeg.runtime.clock import RunClock
+from rpeg.runtime.errors import LayoutFailure, RuntimeFailure, report_failures
+from rpeg.runtime.export import Exportable, export_model, newest_export, record_export
+from rpeg.runtime.folder import RunFolder, RunRecord
+from rpeg.runtime.groups import Groups, Layout, join_world
+from rpeg.runtime.metrics import How, MetricsFile, StepMetrics, TensorBoardLog, read_metrics
+from rpeg.runtime.progress import StepView, make_view
+from rpeg.runtime.rollouts import describe, drop_rollouts_after, write_rollouts
+from rpeg.runtime.trajectories import Trajectories
+
+
+def start(*, pipeline: str, steps: int, processes: int, source_sha256: str) -> Run:
+    """Joins the world and takes the run's folder. Raises RuntimeFailure if either does not fit.
+
+    Reads RPEG_RUN_DIR (default `runs/<pipeline>`), RPEG_SEED (default 0) and RPEG_ROOT (default: the
+    working folder), against which sources and export targets resolve.
+    """
+    report_failures()
+    _, found = join_world()
+    if found != processes:
+        raise LayoutFailure(
+            f"this program is for {processes} processes, {found} were started; "
+            f"launch it with `torchrun --nproc-per-node={processes} ...`"
+        )
+    folder = RunFolder(Path(os.environ.get("RPEG_RUN_DIR", f"runs/{pipeline}")).resolve())
+    wanted = RunRecord(pipeline, source_sha256, seed=_seed(), steps=steps, processes=processes)
+    lock = folder.lock() if world.rank() == 0 else None
+    record = world.on_first(lambda: folder.open(wanted))
+    return Run(folder, record, root=Path(os.environ.get("RPEG_ROOT", ".")).resolve(), lock=lock)
+
+
+def _seed() -> int:
+    text = os.environ.get("RPEG_SEED", "0")
+    try:
+        return int(text)
+    except ValueError as error:
+        raise RuntimeFailure(f"RPEG_SEED must be a whole number, not `{text}`") from error
+
+
+class Run:
+    """One process's view of the run."""
+
+    def __init__(self, folder: RunFolder, record: RunRecord, root: Path, lock: IO[str] | None) -> None:
+        self.folder = folder
+        self.record = record
+        self.root = root
+        self.seed = record.seed
+        self.step = 0
+        """Finished steps: inside the loop, the index of the step at work."""
+        self.done = record.is_done(record.steps)
+        """An earlier launch finished this run: nothing is left to train."""
+        self.clock = RunClock()
+        self.metrics = StepMetrics()
+        self.data_parallel = (0, 1)
+        """(index, width): which share of every batch this process holds."""
+        self._lock = lock
+        self._parts: list[Part] = []
+        self._stop_requested = False
+        self._keep: int | None = None
+        self._file = MetricsFile(folder.metrics)
+        self._board: TensorBoardLog | None = None
+        self._view: StepView | None = None
+        self.attach("run", self)
+
+    # What a program asks for.
+
+    def groups(self, layout: Layout) -> Groups:
+        """The process groups of a layout. All layouts of a program share one data-parallel width."""
+        groups = Groups.make(layout)
+        mine = (groups.dp_rank, groups.dp_size)
+        if self.data_parallel not in ((0, 1), mine):
+            raise LayoutFailure(
+                f"a program's models must share one data-parallel width: "
+                f"{self.data_parallel[1]} and {mine[1]} were asked for; change `dp` of one of them"
+            )
+        self.data_parallel = mine
+        return groups
+
+    def resolve(self, source: str) -> Path:
+        """The path that a path source or `run:PIPELINE/MODEL` means."""
+        if source.startswith("run:"):
+            return newest_export(self.folder.path.parent, source)
+        return self.root / source
+
+    def attach(self, name: str, part: Stateful, *, shard: str = "", writes: bool | None = None) -> None:
+        """Makes `part` belong to every checkpoint.
+
+        `shard` names the piece that this process holds of a sharded part; `writes` says who writes it
+        (default: process 0).
+        """
+        self._parts.append(Part(name, part, shard, world.rank() == 0 if writes is None else writes))
+
+    def log(self, name: str, value: float, weight: float = 1.0, how: How = "mean") -> None:
+        """Adds to a metric of this step; see `rpeg.runtime.metrics`."""
+        self.metrics.add(name, value, weight, how)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps of the run itself."""
+        return {"stop_requested": self._stop_requested}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Puts `state_dict` back."""
+        self._stop_requested = state["stop_requested"]
+
+    # The loop.
+
+    def restore(self) -> None:
+        """Goes back to the newest checkpoint, or to the beginning; forgets what was logged past it."""
+        if self.done:
+            return
+        self.step = checkpoint.restore(self.folder.checkpoints, self._parts)
+        if world.rank() == 0:
+            self._file.drop_after(self.step)
+            drop_rollouts_after(self.folder.rollouts, self.step)
+            if self.step:
+                print(f"resuming {self.record.pipeline} after step {self.step}", flush=True)
+
+    def loop(self) -> Iterator[int]:
+        """The steps that are left, the first unfinished one first; ends early after `stop`."""
+        if self.done:
+            self._say_done()
+            return
+        self._open_logs()
+        while self.step < self.record.steps and not self._stop_requested:
+            self.clock.begin_step(self.step)
+            yield self.step
+            self._end_step()
+
+    def every(self, step: int, *, steps: int, first: int = 0) -> bool:
+        """Whether `every(steps=, from=)` fires in step `step`."""
+        return (step + 1) % steps == 0 and step >= first
+
+    def stop(self, metric: float, *, above: float) -> None:
+        """Asks the loop to end after this step if `metric` is above the bound."""
+        if metric > above:
+            self._stop_requested = True
+
+    def checkpoint(self, *, keep: int) -> None:
+        """Asks for a checkpoint of the state after this step; the newest `keep` stay."""
+        self._keep = keep
+
+    def export(self, model: Exportable, *, to: str) -> None:
+        """Writes the model as a Hugging Face folder, and remembers it for `run:PIPELINE/MODEL`. Collective."""
+        target = self.root / to
+        with self.clock.stage("export"):
+            export_model(model, target)
+        if world.rank() == 0:
+            record_export(self.folder.exports, model.name, target, self.step + 1)
+
+    def report(self, y: Trajectories, **fields: Tensor) -> None:
+        """Logs the step's trajectories with per-response fields [samples], the trained reward last. Collective."""
+        samples = len(y.rows)
+        for name, values in fields.items():
+            self.log(f"reward/{name}", float(values.double().mean()), samples)
+        self.log("length/mean", float(y.lengths.double().mean()), samples)
+        self.log("length/max", float(y.lengths.max()), how="max")
+        self.log("finished", float(y.finished.double().mean()), samples)
+        self.log("tokens", y.token_count, how="sum")
+        shares = world.gather((self.data_parallel[0], describe(y, fields, self.step + 1)))
+        if world.rank() == 0:
+            rollouts = [rollout for share in dict(shares).values() for rollout in share]
+            write_rollouts(self.folder.rollouts, rollouts)
+
+    def finish(self) -> None:
+        """Marks the run finished and leaves the world."""
+        if world.rank() == 0 and not self.done:
+            self._close_logs()
+            line = read_metrics(self.folder.metrics)[-1:]
+            self.record = replace(
+                self.record,
+                finished_step=self.step,
+                stopped=self._stop_requested,
+                figures=_figures(line[0]) if line else {},
+            )
+            self.folder.write(self.record)
+        world.barrier()
+
+    # Inside.
+
+    def _open_logs(self) -> None:
+        if world.rank() == 0:
+            self._board = TensorBoardLog(self.folder.tensorboard, self.step)
+            self._view = make_view(self.record.pipeline, self.record.steps, self.step)
+
+    def _close_logs(self) -> None:
+        if self._board and self._view:
+            self._board.close()
+            self._view.close()
+
+    def _end_step(self) -> None:
+        seconds = self.clock.step_seconds()
+        for name, spent in self.clock.stage_seconds().items():
+            self.log(f"time/{name}", spent)
+        values = self.metrics.merge(shard=self.data_parallel[0])
+        if "tokens" in values:
+            values["tokens_per_s"] = values["tokens"] / seconds
+        self.step += 1
+        self._write({"step": self.step, "seconds": seconds, **values})
+        if self._keep is not None:
+            checkpoint.save(self.folder.checkpoints, self.step, self._parts, self._keep)
+            self._keep = None
+
+    def _write(self, line: dict[str, float]) -> None:
+        if self._board and self._view:
+            self._file.append(line)
+            self._board.append(line)
+            self._view.show(line)
+
+    def _say_done(self) -> None:
+        if world.rank() == 0:
+            figures = "".join(f", {name} {value:.3f}" for name, value in self.record.figures.items() if value)
+            print(
+                f"already done: {self.record.pipeline} finished at step {self.record.finished_step}{figures}; "
+                f"to train again set RPEG_RUN_DIR to another folder, or delete {self.folder.path}",
+                flush=True,
+            )
+
+
+def _figures(line: dict[str, float | None]) -> dict[str, float | None]:
+    return {name: value for name, value in line.items() if name.startswith(("reward/", "eval/", "loss"))}

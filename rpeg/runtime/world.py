@@ -1,0 +1,70 @@
+"""What the bookkeeping of a run needs of its processes: who am I, wait, gather, let the first one do it.
+
+Nothing here carries weights or gradients; those travel over the groups of `rpeg.runtime.groups`. Every
+function also works in a world of one that never initialised torch.distributed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch.distributed as dist
+
+T = TypeVar("T")
+
+
+def joined() -> bool:
+    """Whether this process belongs to an initialised world."""
+    return dist.is_available() and dist.is_initialized()
+
+
+def rank() -> int:
+    """This process's number in the world; before joining, the one that the launcher gave it."""
+    return dist.get_rank() if joined() else int(os.environ.get("RANK", "0"))
+
+
+def size() -> int:
+    """Processes in the world."""
+    return dist.get_world_size() if joined() else 1
+
+
+def barrier() -> None:
+    """Waits for every process."""
+    if size() > 1:
+        dist.barrier()
+
+
+def gather(value: T) -> list[T]:
+    """Every process's value, in rank order, on every process. For small picklable values."""
+    if size() == 1:
+        return [value]
+    values: list[Any] = [None] * size()
+    dist.all_gather_object(values, value)
+    return values
+
+
+def on_first(action: Callable[[], T]) -> T:
+    """Runs `action` on process 0 and hands its result, or its exception, to every process."""
+    box: list[Any] = [None, None]
+    if rank() == 0:
+        try:
+            box[0] = action()
+        except Exception as error:
+            box[1] = error
+    if size() > 1:
+        dist.broadcast_object_list(box, src=0)
+    if box[1] is not None:
+        raise box[1]
+    result: T = box[0]
+    return result
+
+
+def first_to_fail() -> bool:
+    """True for the one process of the world that asks first: it prints the failure, the others keep quiet."""
+    if size() == 1:
+        return rank() == 0
+    store = dist.distributed_c10d._get_default_store()
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return store.add(f"rpeg/failed/{attempt}", 1) == 1
