@@ -1,0 +1,44 @@
+"""Monte Carlo estimators of KL(policy || reference) from sampled tokens, and the KL loss."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Estimator = Literal["k1", "k2", "k3"]
+
+
+def kl_estimate(logprob: Tensor, reference: Tensor, estimator: Estimator) -> Tensor:
+    """Per-token estimate of KL(policy || reference) for tokens sampled from the policy.
+
+    With d = logprob - reference (J. Schulman, "Approximating KL divergence", 2020):
+    k1 = d, unbiased; k2 = d^2 / 2, biased with low variance; k3 = exp(-d) - 1 + d, unbiased and >=
+    0.
+
+    The value of k1 says nothing about its use as a loss: its gradient is zero in expectation. k2's
+    gradient is the one of the reverse KL.
+    """
+    d = logprob - reference
+    match estimator:
+        case "k1":
+            return d
+        case "k2":
+            return 0.5 * d.square()
+        case "k3":
+            return torch.expm1(-d) + d
+
+
+def kl_loss(
+    logprob: Tensor,
+    reference: Tensor,
+    mask: Tensor,
+    *,
+    coef: float,
+    estimator: Estimator = "k3",
+) -> Tensor:
+    """coef x KL estimate, [samples, tokens] (GRPO's k3 term: arXiv:2402.03300, equation 4)."""
+    # Outside the mask both log-probs are padding, where exp could overflow into NaN gradients.
+    difference = torch.where(mask.bool(), logprob, reference)
+    return coef * kl_estimate(difference, reference, estimator) * mask
