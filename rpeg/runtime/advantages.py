@@ -6,6 +6,7 @@ prompt stand side by side: a group is `n` consecutive rows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -139,7 +140,7 @@ class Moments:
     def std(self) -> float:
         """Unbiased standard deviation, 0 of fewer than two."""
         centred = self.squares - self.count * self.mean**2
-        return (max(centred, 0.0) / max(self.count - 1.0, 1.0)) ** 0.5
+        return math.sqrt(max(centred, 0.0) / max(self.count - 1.0, 1.0))
 
 
 def whiten(field: Tensor, mask: Tensor, moments: Moments) -> Tensor:
