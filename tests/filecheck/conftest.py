@@ -26,11 +26,11 @@ class LitFailure(Exception):
 class LitTest(pytest.Item):
     def runtest(self) -> None:
         run = subprocess.run(
-            [sys.executable, "-c", "from lit.main import main; main()", "-v", str(self.path)],
+            [sys.executable, "-m", "lit.main", "-v", str(self.path)],
             capture_output=True,
             text=True,
         )
-        if "UNSUPPORTED: " in run.stdout:
+        if "Unsupported: " in run.stdout:
             pytest.skip("a feature that this file requires is not here")
         if run.returncode != 0:
             raise LitFailure(run.stdout + run.stderr)

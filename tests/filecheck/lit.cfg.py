@@ -1,7 +1,7 @@
 """lit configuration: `.rpeg` and `.mlir` files whose RUN lines drive rpeg-opt.
 
 pytest collects and runs them (conftest.py beside this file); `lit -v tests/filecheck` works too.
-lit defines `config` and `lit_config` before it runs this file.
+lit defines `config` before it runs this file.
 """
 
 import os
@@ -38,4 +38,4 @@ config.substitutions += [
     ("%examples", str(root / "examples")),
 ]
 
-lit_config.maxIndividualTestTime = 60  # seconds
+config.maxIndividualTestTime = 60  # seconds
