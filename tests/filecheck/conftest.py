@@ -26,13 +26,13 @@ class LitFailure(Exception):
 class LitTest(pytest.Item):
     def runtest(self) -> None:
         run = subprocess.run(
-            [sys.executable, "-m", "lit.main", "-v", str(self.path)],
+            [sys.executable, "-c", "from lit.main import main; main()", "-v", str(self.path)],
             capture_output=True,
             text=True,
         )
         if "Unsupported: " in run.stdout:
             pytest.skip("a feature that this file requires is not here")
-        if run.returncode != 0:
+        if run.returncode != 0 or "Passed: 1 " not in run.stdout:
             raise LitFailure(run.stdout + run.stderr)
 
     def repr_failure(self, excinfo, style=None):
