@@ -35,10 +35,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         cwd=folder,
     )
     (wheel,) = folder.glob("rpeg-*.whl")
-    venv.create(folder / "env", with_pip=True)
+    venv.create(folder / "env", with_pip=False)
     commands = folder / "env" / "bin"
-    constraints = ROOT / "constraints.txt"
-    output(commands / "pip", "install", "-qq", "-c", constraints, wheel, cwd=folder)
+    pip = (sys.executable, "-m", "pip", "--python", commands / "python")
+    output(*pip, "install", "-qq", "-c", ROOT / "constraints.txt", wheel, cwd=folder)
     return commands
 
 
