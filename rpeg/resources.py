@@ -1,6 +1,6 @@
 """Files shipped beside the code: the grammar, cluster descriptions, tiny models.
 
-A wheel carries them under `rpeg/_data/`; a checkout has them at its root. Callers name them the same way.
+A wheel carries them under `rpeg/_data/`, a checkout has them at its root.
 """
 
 from __future__ import annotations

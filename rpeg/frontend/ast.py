@@ -16,6 +16,7 @@ NOWHERE = Position(0, 0)
 """The position of what was not read from a text."""
 
 LiteralKind = OneOf["int", "float", "bool", "str", "param", "quantity"]
+Sign = OneOf["", "+", "-"]
 SymbolKind = OneOf["model", "data", "verifier", "tool", "state"]
 
 
@@ -45,7 +46,7 @@ class Index(Node):
     """A version: `i`, `i+1`, `i-$k`; without a base an absolute one, `0`."""
 
     base: str = ""
-    sign: OneOf["", "+", "-"] = ""
+    sign: Sign = ""
     offset: Literal | None = None
 
     def __str__(self) -> str:
@@ -95,7 +96,7 @@ class Range(Node):
 
 @dataclass(frozen=True)
 class Arg(Node):
-    """A setting `name=value`, or a thing (no name). `at` is the name's place, the value has its own."""
+    """A setting `name=value`, or a thing (no name); `at` is the place of the whole."""
 
     name: str | None
     value: Value
@@ -152,7 +153,7 @@ Declaration: TypeAlias = Param | Symbol | Allow
 
 @dataclass(frozen=True)
 class Statement(Node):
-    """`targets = call`: one operation; with a `body` (and its closing brace at `end`) if it has a region."""
+    """`targets = call`: one operation. With a region it has a `body`; the brace stands at `end`."""
 
     targets: tuple[Ref, ...]
     call: Call
@@ -162,7 +163,7 @@ class Statement(Node):
 
 @dataclass(frozen=True)
 class Step(Node):
-    """`step index < count { body }`; `count` is a whole number or a param. `at` is the index's place."""
+    """`step index < count { body }`; `count` is a whole number or a param."""
 
     index: str
     count: Literal
@@ -210,7 +211,7 @@ class Plan(Node):
 
 @dataclass(frozen=True)
 class Pipeline(Node):
-    """`pipeline name { ... }`: what exists, what a step computes, what to expect of it, where it runs."""
+    """`pipeline name { ... }`: what exists, what a step computes, what to expect, where it runs."""
 
     name: str
     declarations: tuple[Declaration, ...]

@@ -1,4 +1,4 @@
-"""Messages about a text: where, how bad, what to write. Shared by the front end and the verifiers."""
+"""Messages about a text: where, how bad, what to write."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Diagnostic:
 
 
 class DiagnosticsError(Exception):
-    """Work that could not be done because of what a user wrote. Tools print it, without a traceback."""
+    """Work that could not be done for what a user wrote. Tools print it, without a traceback."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = in_order(diagnostics)
@@ -55,7 +55,7 @@ def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
 
 
 def render(diagnostics: Iterable[Diagnostic], sources: Mapping[str, str]) -> str:
-    """Each message with its source line and a caret, in order; `sources` maps file names to texts."""
+    """Each message with its source line and a caret; `sources` maps file names to texts."""
     blocks = (_block(d, sources.get(d.file, "")) for d in in_order(diagnostics))
     return "".join(f"{line}\n" for block in blocks for line in block)
 
