@@ -1,8 +1,8 @@
 """Checkpoints: the whole state after a step, committed by one rename.
 
-`checkpoints/step-000020/` holds one file for each part of the state, or for each piece of a part that is
-sharded, and `manifest.json`. A part is anything with `state_dict` and `load_state_dict`; no random state is
-kept, since every draw is a function of its coordinates.
+`checkpoints/step-000020/` holds one file for each part of the state, or for each piece of a part
+that is sharded, and `manifest.json`. A part is anything with `state_dict` and `load_state_dict`; no
+random state is kept, since every draw is a function of its coordinates.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def save(folder: Path, step: int, parts: list[Part], keep: int) -> None:
 
 
 def restore(folder: Path, parts: list[Part]) -> int:
-    """Loads the newest checkpoint into the parts and returns its step; 0 if there is none. Collective."""
+    """Loads the newest checkpoint into the parts; returns its step, 0 without one. Collective."""
     step = world.on_first(lambda: max(saved_steps(folder), default=0))
     for part in parts if step else []:
         part.owner.load_state_dict(_read(_path(folder, step), part))

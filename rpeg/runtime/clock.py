@@ -1,4 +1,4 @@
-"""One time line for a process: seconds since its start, and seconds of each stage of the current step."""
+"""One time line for a process: seconds since its start, and of each stage of the current step."""
 
 from __future__ import annotations
 
@@ -20,13 +20,17 @@ class Span:
 
 
 class RunClock:
-    """Implements `interfaces.Clock`. Stages may nest; each counts its whole body."""
+    """Implements `interfaces.Clock`.
+
+    A stage inside a stage is named `outer/inner`; each counts its whole body.
+    """
 
     def __init__(self) -> None:
         self._origin = time.monotonic()
         self._step = 0
         self._step_began = 0.0
         self._spans: list[Span] = []
+        self._open: list[str] = []
 
     def now(self) -> float:
         """Seconds since this clock was made."""
@@ -36,10 +40,12 @@ class RunClock:
     def stage(self, name: str) -> Iterator[None]:
         """Times the body as stage `name` of the current step."""
         begin = self.now()
+        self._open.append(name)
         try:
             yield
         finally:
-            self._spans.append(Span(name, self._step, begin, self.now()))
+            self._spans.append(Span("/".join(self._open), self._step, begin, self.now()))
+            self._open.pop()
 
     def begin_step(self, step: int) -> None:
         """Forgets the last step's stages."""

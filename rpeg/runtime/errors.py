@@ -1,7 +1,7 @@
 """Every failure that a user of a generated program can meet, in one place.
 
-A message is one screen: what went wrong, where, and what to change. `report_failures` turns an uncaught
-failure into `error: ...` and exit code 1; a traceback is left to bugs.
+A message is one screen: what went wrong, where, and what to change. `report_failures` turns an
+uncaught failure into `error: ...` and exit code 1; a traceback is left to bugs.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class StalenessExceeded(RuntimeFailure):
 
 
 def report_failures() -> None:
-    """From now on an uncaught RuntimeFailure ends the process with `error: ...`, without a traceback."""
+    """From now on an uncaught RuntimeFailure prints `error: ...` instead of a traceback."""
     sys.excepthook = _report
 
 
@@ -63,6 +63,10 @@ def _report(kind: type[BaseException], error: BaseException, trace: TracebackTyp
             print(f"error: {error}", file=sys.stderr, flush=True)
     elif issubclass(kind, KeyboardInterrupt):
         if world.rank() == 0:
-            print("interrupted: the same command goes on from the last checkpoint", file=sys.stderr, flush=True)
+            print(
+                "interrupted: the same command goes on from the last checkpoint",
+                file=sys.stderr,
+                flush=True,
+            )
     else:
         sys.__excepthook__(kind, error, trace)

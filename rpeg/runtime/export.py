@@ -1,4 +1,4 @@
-"""Trained models out of a run: Hugging Face folders, and `run:PIPELINE/MODEL` to find them again."""
+"""Trained models out of a run: Hugging Face folders, found again by `run:PIPELINE/MODEL`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Exportable(Protocol):
 
 
 def export_model(model: Exportable, target: Path) -> None:
-    """Writes safetensors, configuration and tokenizer to `target`; it appears whole or not at all. Collective."""
+    """Writes weights, configuration and tokenizer to `target`, whole or not at all. Collective."""
     weights: dict[str, torch.Tensor] = {}
     for name, tensor in model.named_tensors():
         if world.rank() == 0:
@@ -49,7 +49,9 @@ def _write(weights: dict[str, torch.Tensor], source: Path, target: Path) -> None
     from huggingface_hub import save_torch_state_dict
 
     if target.exists() and not (target / "config.json").exists():
-        raise ModelFailure(f"export target {target} exists and is no model folder; choose another `to`")
+        raise ModelFailure(
+            f"export target {target} exists and is no model folder; choose another `to`"
+        )
     temporary = empty_folder(target.with_name(f".{target.name}.tmp"))
     save_torch_state_dict(weights, temporary)
     for file in source.iterdir():
@@ -75,7 +77,8 @@ def record_export(exports: Path, model: str, target: Path, step: int) -> None:
 
 
 def newest_export(runs: Path, source: str) -> Path:
-    """The folder that `run:PIPELINE/MODEL` means: the newest export of that model by the run under `runs`.
+    """The folder that `run:PIPELINE/MODEL` means: the newest export of that model by the run under
+    `runs`.
 
     Raises ModelFailure if there is none.
     """
@@ -91,7 +94,9 @@ def newest_export(runs: Path, source: str) -> Path:
     if not paths:
         known = ", ".join(sorted({line["model"] for line in lines}))
         raise ModelFailure(f"`{source}`: that run exported {known or 'nothing'}, not `{model}`")
-    folder = (exports.parent / paths[-1]).resolve()
+    folder: Path = (exports.parent / paths[-1]).resolve()
     if not folder.is_dir():
-        raise ModelFailure(f"`{source}`: its export {folder} is gone; run the pipeline `{pipeline}` again")
+        raise ModelFailure(
+            f"`{source}`: its export {folder} is gone; run the pipeline `{pipeline}` again"
+        )
     return folder

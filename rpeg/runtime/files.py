@@ -20,7 +20,7 @@ def write_atomic(path: Path, text: str) -> None:
 
 
 def commit_folder(temporary: Path, final: Path) -> None:
-    """Makes the folder durable and gives it its final name; an older folder of that name goes away."""
+    """Makes the folder durable and gives it its final name, in place of an older one."""
     for file in temporary.iterdir():
         sync(file)
     sync(temporary)

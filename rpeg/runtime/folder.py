@@ -1,12 +1,12 @@
 """A run's folder: who owns it, and what it says about itself in `run.json`.
 
-    runs/<pipeline>/
-      run.json         pipeline, source hash, seed, attempts, finished or not
-      metrics.jsonl    one object a step
-      rollouts/        step-000020.jsonl: the completions of a step
-      checkpoints/     step-000020/: the state after a step
-      exports.jsonl    where exported models went
-      tb/              TensorBoard
+runs/<pipeline>/
+  run.json         pipeline, source hash, seed, attempts, finished or not
+  metrics.jsonl    one object a step
+  rollouts/        step-000020.jsonl: the completions of a step
+  checkpoints/     step-000020/: the state after a step
+  exports.jsonl    where exported models went
+  tb/              TensorBoard
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ class RunFolder:
         return self.path / "tb"
 
     def open(self, wanted: RunRecord) -> RunRecord:
-        """Takes the folder for the run `wanted`, made or found. Raises RunFolderFailure if it holds another.
+        """Takes the folder for the run `wanted`, made or found. Raises RunFolderFailure if it holds
+        another.
 
         For process 0 only.
         """

@@ -1,8 +1,8 @@
 """What a step reports: values added by any process, one JSON object a step in `metrics.jsonl`.
 
-A process adds to a name any number of times; at the end of the step the values are merged over the world:
-`mean` weighs by what the value counts (tokens, samples), `max` takes the largest, `sum` adds the
-data-parallel shards, each once, however many processes hold the same rows.
+A process adds to a name any number of times; at the end of the step the values are merged over the
+world: `mean` weighs by what the value counts (tokens, samples), `max` takes the largest, `sum` adds
+the data-parallel shards, each once, however many processes hold the same rows.
 """
 
 from __future__ import annotations

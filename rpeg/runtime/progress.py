@@ -32,7 +32,9 @@ class StepView(Protocol):
 def make_view(title: str, steps: int, done: int) -> StepView:
     """The view that suits standard output; `done` steps were finished before."""
     console = Console()
-    return LiveView(console, title, steps, done) if console.is_terminal else PlainView(console, steps)
+    return (
+        LiveView(console, title, steps, done) if console.is_terminal else PlainView(console, steps)
+    )
 
 
 class Eta:
@@ -74,7 +76,11 @@ class LiveView:
     """A bar with the newest figures; evaluations stay above it."""
 
     def __init__(self, console: Console, title: str, steps: int, done: int) -> None:
-        columns = (TextColumn("[bold]{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn())
+        columns = (
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+        )
         figures = TextColumn("{task.fields[figures]}  [dim]eta {task.fields[eta]}")
         self._progress = Progress(*columns, figures, console=console)
         self._eta = Eta()
@@ -98,7 +104,7 @@ class LiveView:
 
 
 def format_figures(line: Mapping[str, float]) -> str:
-    """The figures of a step that fit on a line: `reward 0.41  loss 0.0123  len 6.1  1,234 tok/s`."""
+    """A step's main figures: `reward 0.410  loss 0.0123  len 6.1  1,234 tok/s`."""
     parts = []
     if reward := main_reward(line):
         parts.append(f"reward {line[reward]:.3f}")

@@ -70,16 +70,21 @@ def read_rollouts(
     ascending: bool = False,
     limit: int | None = None,
 ) -> list[Rollout]:
-    """Rollouts of a run: of one step (default: the newest), best `sort_by` reward first, at most `limit`.
+    """Rollouts of a run: of one step (default: the newest), best `sort_by` reward first, at most
+    `limit`.
 
     Raises RunFolderFailure if the run has no rollouts, not that step, or not that reward.
     """
     steps = rollout_steps(run_dir)
     if not steps:
-        raise RunFolderFailure(f"{run_dir} holds no rollouts: is it the folder of a run that finished a step?")
+        raise RunFolderFailure(
+            f"{run_dir} holds no rollouts: is it the folder of a run that finished a step?"
+        )
     chosen = steps[-1] if step is None else step
     if chosen not in steps:
-        raise RunFolderFailure(f"no rollouts of step {chosen}: there are steps {steps[0]} to {steps[-1]}")
+        raise RunFolderFailure(
+            f"no rollouts of step {chosen}: there are steps {steps[0]} to {steps[-1]}"
+        )
     rollouts = list(_lines(run_dir / "rollouts" / f"step-{chosen:06d}.jsonl"))
     if sort_by is not None:
         rollouts = _sorted(rollouts, sort_by, ascending)
@@ -94,7 +99,9 @@ def rollout_steps(run_dir: Path) -> list[int]:
 def _sorted(rollouts: list[Rollout], reward: str, ascending: bool) -> list[Rollout]:
     known = list(rollouts[0]["rewards"])
     if reward not in known:
-        raise RunFolderFailure(f"no reward `{reward}` in these rollouts: there is {', '.join(known)}")
+        raise RunFolderFailure(
+            f"no reward `{reward}` in these rollouts: there is {', '.join(known)}"
+        )
     return sorted(rollouts, key=lambda r: float(r["rewards"][reward]), reverse=not ascending)
 
 

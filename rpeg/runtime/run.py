@@ -1,7 +1,8 @@
-"""A run: one pipeline training in one folder, from `start` to `finish`, over as many launches as it takes.
+"""A run: one pipeline training in one folder, from `start` to `finish`, over as many launches as it
+takes.
 
-Steps count from 0 inside a program (`run.step`: finished steps) and from 1 in everything that users see
-(`step 20/200`, `step-000020`): the 20th step leaves 20 finished steps behind.
+Steps count from 0 inside a program (`run.step`: finished steps) and from 1 in everything that users
+see (`step 20/200`, `step-000020`): the 20th step leaves 20 finished steps behind.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from torch import Tensor
 
@@ -20,18 +21,21 @@ from rpeg.runtime.clock import RunClock
 from rpeg.runtime.errors import LayoutFailure, RuntimeFailure, report_failures
 from rpeg.runtime.export import Exportable, export_model, newest_export, record_export
 from rpeg.runtime.folder import RunFolder, RunRecord
-from rpeg.runtime.groups import Groups, Layout, join_world
+from rpeg.runtime.groups import Groups, join_world
+from rpeg.runtime.layout import Layout
 from rpeg.runtime.metrics import How, MetricsFile, StepMetrics, TensorBoardLog, read_metrics
 from rpeg.runtime.progress import StepView, make_view
 from rpeg.runtime.rollouts import describe, drop_rollouts_after, write_rollouts
 from rpeg.runtime.trajectories import Trajectories
 
+T = TypeVar("T")
+
 
 def start(*, pipeline: str, steps: int, processes: int, source_sha256: str) -> Run:
     """Joins the world and takes the run's folder. Raises RuntimeFailure if either does not fit.
 
-    Reads RPEG_RUN_DIR (default `runs/<pipeline>`), RPEG_SEED (default 0) and RPEG_ROOT (default: the
-    working folder), against which sources and export targets resolve.
+    Reads RPEG_RUN_DIR (default `runs/<pipeline>`), RPEG_SEED (default 0) and RPEG_ROOT (default:
+    the working folder), against which sources and export targets resolve.
     """
     report_failures()
     _, found = join_world()
@@ -58,7 +62,9 @@ def _seed() -> int:
 class Run:
     """One process's view of the run."""
 
-    def __init__(self, folder: RunFolder, record: RunRecord, root: Path, lock: IO[str] | None) -> None:
+    def __init__(
+        self, folder: RunFolder, record: RunRecord, root: Path, lock: IO[str] | None
+    ) -> None:
         self.folder = folder
         self.record = record
         self.root = root
@@ -71,6 +77,8 @@ class Run:
         self.metrics = StepMetrics()
         self.data_parallel = (0, 1)
         """(index, width): which share of every batch this process holds."""
+        self.leads_shard = True
+        """Whether this process is the first of those that hold its share."""
         self._lock = lock
         self._parts: list[Part] = []
         self._stop_requested = False
@@ -83,7 +91,7 @@ class Run:
     # What a program asks for.
 
     def groups(self, layout: Layout) -> Groups:
-        """The process groups of a layout. All layouts of a program share one data-parallel width."""
+        """The process groups of a layout. A program's layouts share one data-parallel width."""
         groups = Groups.make(layout)
         mine = (groups.dp_rank, groups.dp_size)
         if self.data_parallel not in ((0, 1), mine):
@@ -92,6 +100,7 @@ class Run:
                 f"{self.data_parallel[1]} and {mine[1]} were asked for; change `dp` of one of them"
             )
         self.data_parallel = mine
+        self.leads_shard = world.gather(mine[0]).index(mine[0]) == world.rank()
         return groups
 
     def resolve(self, source: str) -> Path:
@@ -100,17 +109,26 @@ class Run:
             return newest_export(self.folder.path.parent, source)
         return self.root / source
 
-    def attach(self, name: str, part: Stateful, *, shard: str = "", writes: bool | None = None) -> None:
+    def attach(
+        self, name: str, part: Stateful, *, shard: str = "", writes: bool | None = None
+    ) -> None:
         """Makes `part` belong to every checkpoint.
 
-        `shard` names the piece that this process holds of a sharded part; `writes` says who writes it
-        (default: process 0).
+        `shard` names the piece that this process holds of a sharded part; `writes` says who writes
+        it (default: process 0).
         """
         self._parts.append(Part(name, part, shard, world.rank() == 0 if writes is None else writes))
 
     def log(self, name: str, value: float, weight: float = 1.0, how: How = "mean") -> None:
         """Adds to a metric of this step; see `rpeg.runtime.metrics`."""
         self.metrics.add(name, value, weight, how)
+
+    def share_with_replicas(self, value: T) -> T:
+        """The value of the process that leads this one's share: replicas agree. Collective."""
+        if world.size() == self.data_parallel[1]:
+            return value
+        shares = world.gather((self.data_parallel[0], self.leads_shard, value))
+        return next(v for index, leads, v in shares if leads and index == self.data_parallel[0])
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps of the run itself."""
@@ -123,7 +141,7 @@ class Run:
     # The loop.
 
     def restore(self) -> None:
-        """Goes back to the newest checkpoint, or to the beginning; forgets what was logged past it."""
+        """Goes back to the newest checkpoint or the beginning; forgets what was logged past it."""
         if self.done:
             return
         self.step = checkpoint.restore(self.folder.checkpoints, self._parts)
@@ -158,7 +176,7 @@ class Run:
         self._keep = keep
 
     def export(self, model: Exportable, *, to: str) -> None:
-        """Writes the model as a Hugging Face folder, and remembers it for `run:PIPELINE/MODEL`. Collective."""
+        """Writes a Hugging Face folder, and remembers it for `run:PIPELINE/MODEL`. Collective."""
         target = self.root / to
         with self.clock.stage("export"):
             export_model(model, target)
@@ -166,7 +184,10 @@ class Run:
             record_export(self.folder.exports, model.name, target, self.step + 1)
 
     def report(self, y: Trajectories, **fields: Tensor) -> None:
-        """Logs the step's trajectories with per-response fields [samples], the trained reward last. Collective."""
+        """Logs the step's trajectories and per-response fields [samples], the trained reward last.
+
+        Collective.
+        """
         samples = len(y.rows)
         for name, values in fields.items():
             self.log(f"reward/{name}", float(values.double().mean()), samples)
@@ -225,14 +246,18 @@ class Run:
             self._view.show(line)
 
     def _say_done(self) -> None:
-        if world.rank() == 0:
-            figures = "".join(f", {name} {value:.3f}" for name, value in self.record.figures.items() if value)
-            print(
-                f"already done: {self.record.pipeline} finished at step {self.record.finished_step}{figures}; "
-                f"to train again set RPEG_RUN_DIR to another folder, or delete {self.folder.path}",
-                flush=True,
-            )
+        if world.rank() != 0:
+            return
+        shown = [f"{name} {value:.3f}" for name, value in self.record.figures.items() if value]
+        print(
+            f"already done: {self.record.pipeline} finished at step {self.record.finished_step}"
+            f"{''.join(f', {figure}' for figure in shown)}; to train again set RPEG_RUN_DIR "
+            f"to another folder, or delete {self.folder.path}",
+            flush=True,
+        )
 
 
 def _figures(line: dict[str, float | None]) -> dict[str, float | None]:
-    return {name: value for name, value in line.items() if name.startswith(("reward/", "eval/", "loss"))}
+    return {
+        name: value for name, value in line.items() if name.startswith(("reward/", "eval/", "loss"))
+    }

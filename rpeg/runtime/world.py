@@ -1,7 +1,8 @@
-"""What the bookkeeping of a run needs of its processes: who am I, wait, gather, let the first one do it.
+"""What the bookkeeping of a run needs of its processes: who am I, wait, gather, let the first one
+do it.
 
-Nothing here carries weights or gradients; those travel over the groups of `rpeg.runtime.groups`. Every
-function also works in a world of one that never initialised torch.distributed.
+Nothing here carries weights or gradients; those travel over the groups of `rpeg.runtime.groups`.
+Every function also works in a world of one that never initialised torch.distributed.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def on_first(action: Callable[[], T]) -> T:
 
 
 def first_to_fail() -> bool:
-    """True for the one process of the world that asks first: it prints the failure, the others keep quiet."""
+    """True for the process that asks first: it prints the failure, the others keep quiet."""
     if size() == 1:
         return rank() == 0
     store = dist.distributed_c10d._get_default_store()

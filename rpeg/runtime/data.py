@@ -1,0 +1,143 @@
+"""Data sets as a program uses them: shares of shuffled batches, and a cursor that checkpoints keep.
+
+A row's place is a function of its ordinal alone: ordinal `o` of a data set with `N` rows is row
+`permutation(data seed, op seed, epoch = o // N)[o % N]`. Nothing depends on rank or batch size, so
+another data-parallel width sees the same batches.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rpeg.runtime.errors import CheckpointFailure, DataFailure, LayoutFailure
+from rpeg.runtime.sources import open_rows
+from rpeg.runtime.trajectories import Demos, Prompts, Row
+
+if TYPE_CHECKING:
+    from rpeg.runtime.run import Run
+
+_SEED_BITS = (1 << 64) - 1
+
+
+class _Data:
+    """What prompts and demonstrations have in common: rows, order, cursor."""
+
+    def __init__(
+        self,
+        run: Run,
+        name: str,
+        *,
+        source: str,
+        seed: int = 0,
+        limit: int | None = None,
+        split: str | None = None,
+    ) -> None:
+        self.name = name
+        self.run = run
+        self._rows = open_rows(run, source, split=split, limit=limit, seed=seed)
+        self._seed = seed
+        self._cursor = 0
+        run.attach(name, self)
+
+    def __len__(self) -> int:
+        """Rows of the data set."""
+        return len(self._rows)
+
+    def _next(self, size: int, order: str, seed: int) -> tuple[tuple[Row, ...], torch.Tensor]:
+        index, width = self.run.data_parallel
+        if size % width:
+            raise LayoutFailure(
+                f"a batch of {size} rows of `{self.name}` does not divide among {width} "
+                f"data-parallel shares; use a multiple of {width}, or another `dp`"
+            )
+        share = size // width
+        first = self._cursor + index * share
+        self._cursor += size
+        ordinals = range(first, first + share)
+        rows = tuple(self._row(o, order, seed) for o in ordinals)
+        return rows, torch.tensor(ordinals, dtype=torch.int64)
+
+    def _row(self, ordinal: int, order: str, seed: int) -> Row:
+        epoch, place = divmod(ordinal, len(self._rows))
+        if order == "sequential":
+            return self._rows[place]
+        return self._rows[int(permutation(len(self._rows), self._seed, seed, epoch)[place])]
+
+    def _share_of_all(self, limit: int | None) -> tuple[list[int], int]:
+        """(row indices, how many count): shares are equally long, the last filled by repeats."""
+        index, width = self.run.data_parallel
+        total = len(self) if limit is None else min(limit, len(self))
+        share = -(-total // width)
+        wanted = range(index * share, (index + 1) * share)
+        return [i % total for i in wanted], max(0, min(share, total - index * share))
+
+    def state_dict(self) -> dict[str, Any]:
+        """The cursor, and what the rows were."""
+        return {"cursor": self._cursor, "rows": len(self), "fingerprint": self._rows.fingerprint}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Puts the cursor back. Raises CheckpointFailure if the rows are others by now."""
+        now = self.state_dict()
+        if (now["rows"], now["fingerprint"]) != (state["rows"], state["fingerprint"]):
+            raise CheckpointFailure(
+                f"the rows of `{self.name}` changed since the checkpoint ({state['rows']} then, "
+                f"{now['rows']} now): put the old file back, or set RPEG_RUN_DIR to a new folder"
+            )
+        self._cursor = state["cursor"]
+
+
+class PromptData(_Data):
+    """Prompts to generate from."""
+
+    def batch(self, *, size: int, order: str = "shuffle", seed: int = 0) -> Prompts:
+        """This process's share of the next `size` prompts of the world.
+
+        Raises LayoutFailure if `size` does not divide by the data-parallel width.
+        """
+        return Prompts(*self._next(size, order, seed))
+
+    def all(self, limit: int | None) -> tuple[Prompts, int]:
+        """This process's share of the first `limit` rows, and how many of them are no repeats.
+
+        Ordinals are row numbers; every process's share has the same length.
+        """
+        indices, count = self._share_of_all(limit)
+        return Prompts(tuple(self._rows[i] for i in indices), torch.tensor(indices)), count
+
+
+class DemoData(_Data):
+    """Demonstrations to imitate: rows with a completion."""
+
+    def batch(self, *, size: int, order: str = "shuffle", seed: int = 0) -> Demos:
+        """This process's share of the next `size` demonstrations of the world."""
+        rows, ordinals = self._next(size, order, seed)
+        return Demos(self._with_completions(rows), ordinals)
+
+    def all(self, limit: int | None) -> tuple[Demos, int]:
+        """As `PromptData.all`."""
+        indices, count = self._share_of_all(limit)
+        rows = self._with_completions(tuple(self._rows[i] for i in indices))
+        return Demos(rows, torch.tensor(indices)), count
+
+    def _with_completions(self, rows: tuple[Row, ...]) -> tuple[Row, ...]:
+        for row in rows:
+            if row.completion is None:
+                raise DataFailure(
+                    f"`{self.name}` holds demonstrations, but a row has no `completion`: "
+                    f"prompt {row.prompt[:60]!r}"
+                )
+        return rows
+
+
+@lru_cache(maxsize=8)
+def permutation(rows: int, data_seed: int, op_seed: int, epoch: int) -> NDArray[np.int64]:
+    """The order of an epoch: [rows], a function of its coordinates."""
+    coordinates = (data_seed & _SEED_BITS, op_seed & _SEED_BITS, epoch)
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence(coordinates))).permutation(
+        rows
+    )

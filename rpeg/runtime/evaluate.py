@@ -1,0 +1,88 @@
+"""Held-out measurements: means over all rows of a data set, each row once, whatever the layout."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from rpeg.runtime import world
+from rpeg.runtime.data import DemoData, PromptData
+from rpeg.runtime.interfaces import Engine
+from rpeg.runtime.run import Run
+from rpeg.runtime.trajectories import Demos, Prompts
+from rpeg.runtime.verifiers import Verifier
+
+_CHUNK = 256
+"""Completions, or demonstrations, that a process works on at once."""
+
+
+class DemoScorer(Protocol):
+    """A model that can be tested on demonstrations."""
+
+    def demo_nll(self, demos: Demos) -> tuple[Tensor, Tensor]:
+        """([rows] summed negative log-likelihood in nats, [rows] completion tokens)."""
+        ...
+
+
+def evaluate(
+    engine: Engine,
+    data: PromptData,
+    verifier: Verifier,
+    *,
+    name: str,
+    n: int = 1,
+    max_tokens: int,
+    temperature: float = 0.0,
+    max_turns: int = 1,
+    limit: int | None = None,
+    seed: int = 0,
+) -> float:
+    """Mean reward over the first `limit` rows (default: all), n completions each, greedy by
+    default.
+
+    Logged as `eval/<name>`; the same on every process. Collective.
+    """
+    prompts, counted = data.all(limit)
+    total, chunk = torch.zeros(2, dtype=torch.float64), max(1, _CHUNK // n)
+    with data.run.clock.stage(f"eval_{name}"):
+        for first in range(0, len(prompts.rows), chunk):
+            part = slice(first, first + chunk)
+            y, _ = engine.generate(
+                Prompts(prompts.rows[part], prompts.ordinals[part]),
+                n=n,
+                max_tokens=max_tokens,
+                temperature=temperature,
+                max_turns=max_turns,
+                seed=seed,
+            )
+            scores = verifier.score(y)[: n * max(0, counted - first)]
+            total += _sum_and_count(scores, torch.ones_like(scores))
+    return _log_mean(data.run, name, total)
+
+
+def evaluate_loss(
+    trainer: DemoScorer, demos: DemoData, *, name: str, limit: int | None = None
+) -> float:
+    """Mean cross-entropy, nats a completion token; logged as `eval/<name>`. Collective."""
+    everything, counted = demos.all(limit)
+    total = torch.zeros(2, dtype=torch.float64)
+    with demos.run.clock.stage(f"eval_{name}"):
+        for first in range(0, len(everything.rows), _CHUNK):
+            part = slice(first, first + _CHUNK)
+            nll, tokens = trainer.demo_nll(Demos(everything.rows[part], everything.ordinals[part]))
+            kept = max(0, counted - first)
+            total += _sum_and_count(nll[:kept], tokens[:kept])
+    return _log_mean(demos.run, name, total)
+
+
+def _sum_and_count(values: Tensor, counts: Tensor) -> Tensor:
+    return torch.stack([values.double().sum(), counts.double().sum()]).cpu()
+
+
+def _log_mean(run: Run, name: str, total: Tensor) -> float:
+    """The mean over the world; replicas of a share weigh the same, so they do not change it."""
+    value, count = torch.stack(world.gather(total)).sum(dim=0).tolist()
+    run.log(f"eval/{name}", value / count)
+    return float(value / count)

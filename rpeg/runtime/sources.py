@@ -1,0 +1,186 @@
+"""Where rows come from: JSONL files, reasoning-gym tasks, Hugging Face data sets.
+
+`open_rows` turns a source text into a `RowSource`: a fixed sequence of rows with a fingerprint, so
+that a resumed run notices that its data changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rpeg.runtime.errors import DataFailure
+from rpeg.runtime.trajectories import Row
+
+if TYPE_CHECKING:
+    from rpeg.runtime.run import Run
+
+GYM_ROWS = 10_000
+"""Rows of a `gym:` data set without a limit. They are made when they are asked for."""
+_PROMPT_NAMES = ("prompt", "question", "problem")
+_COMPLETION_NAMES = ("completion", "response")
+
+
+class RowSource(Protocol):
+    """A fixed sequence of rows."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever the rows do."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Row: ...
+
+
+@dataclass(frozen=True)
+class RowList:
+    """Rows in memory."""
+
+    rows: tuple[Row, ...]
+    fingerprint: str
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Row:
+        return self.rows[index]
+
+
+def open_rows(
+    run: Run, source: str, *, split: str | None, limit: int | None, seed: int
+) -> RowSource:
+    """The rows of `source`: a JSONL path, `gym:TASK` or `hf:NAME`; the first `limit` of them.
+
+    A path may name a folder: then `split` names the file in it, without `.jsonl`. Raises
+    DataFailure, for a row with its file and line.
+    """
+    if source.startswith("gym:"):
+        return GymRows(source.removeprefix("gym:"), seed, limit or GYM_ROWS)
+    if source.startswith("hf:"):
+        return _hf_rows(run, source.removeprefix("hf:"), split, limit)
+    return read_jsonl(_jsonl_path(run.root / source, split), limit)
+
+
+def read_jsonl(path: Path, limit: int | None = None) -> RowList:
+    """Reads one JSON object a line: `prompt`, `answer`, `completion`; the rest becomes metadata."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataFailure(f"cannot read {path}: {error.strerror}") from error
+    lines = [(k, text) for k, text in enumerate(content.split(b"\n"), start=1) if text.strip()]
+    rows = tuple(_parse(text, f"{path}:{k}") for k, text in lines[:limit])
+    if not rows:
+        raise DataFailure(f"{path} holds no rows")
+    return RowList(rows, hashlib.sha256(content).hexdigest()[:16])
+
+
+def _jsonl_path(path: Path, split: str | None) -> Path:
+    if not path.is_dir():
+        return path
+    if split is None:
+        found = ", ".join(sorted(p.stem for p in path.glob("*.jsonl"))) or "no .jsonl files"
+        raise DataFailure(f"{path} is a folder: name a `split` of it (found: {found})")
+    return path / f"{split}.jsonl"
+
+
+def _parse(text: bytes, where: str) -> Row:
+    try:
+        fields = json.loads(text)
+    except ValueError as error:
+        raise DataFailure(f"{where}: no valid JSON ({error})") from error
+    if not isinstance(fields, dict):
+        raise DataFailure(f"{where}: a row must be a JSON object, not {type(fields).__name__}")
+    return make_row(fields, where)
+
+
+def make_row(fields: Mapping[str, Any], where: str) -> Row:
+    """A row from named fields; what it does not know becomes metadata."""
+    rest = dict(fields)
+    prompt = _take(rest, _PROMPT_NAMES, where)
+    if prompt is None:
+        raise DataFailure(f"{where}: no field `prompt` (found: {', '.join(fields) or 'none'})")
+    answer = rest.pop("answer", None)
+    completion = _take(rest, _COMPLETION_NAMES, where)
+    return Row(prompt, None if answer is None else str(answer), completion, rest or None)
+
+
+def _take(fields: dict[str, Any], names: tuple[str, ...], where: str) -> str | None:
+    for name in names:
+        if name in fields:
+            value = fields.pop(name)
+            if value is not None and not isinstance(value, str):
+                raise DataFailure(f"{where}: `{name}` must be a text, not {type(value).__name__}")
+            return value
+    return None
+
+
+class GymRows:
+    """Rows of a reasoning-gym task (question -> prompt), each a function of (seed, index)."""
+
+    def __init__(self, task: str, seed: int, size: int) -> None:
+        self._dataset = gym_dataset(task, seed=seed, size=size)
+        self._size = size
+        self.fingerprint = f"gym:{task}:{seed}:{size}"
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, index: int) -> Row:
+        entry = self._dataset[index]
+        return Row(entry["question"], entry["answer"], None, entry["metadata"])
+
+
+def gym_dataset(task: str, *, seed: int, size: int) -> Any:
+    """A reasoning-gym data set. Raises DataFailure without that task, or without reasoning-gym."""
+    try:
+        import reasoning_gym
+        from reasoning_gym.factory import DATASETS
+    except ImportError as error:
+        raise DataFailure(
+            f"`gym:{task}` needs reasoning-gym: pip install 'reasoning-gym'"
+        ) from error
+    if task not in DATASETS:
+        raise DataFailure(f"reasoning-gym has no task `{task}`{_closest(task, list(DATASETS))}")
+    return reasoning_gym.create_dataset(task, seed=seed, size=size)
+
+
+def _closest(name: str, known: list[str]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(name, known, n=3)
+    return f"; did you mean {', '.join(f'`{c}`' for c in close)}?" if close else ""
+
+
+def _hf_rows(run: Run, name: str, split: str | None, limit: int | None) -> RowSource:
+    folder = run.root / name
+    if folder.is_dir() and any(folder.glob("*.jsonl")):
+        return read_jsonl(_jsonl_path(folder, split), limit)
+    return _hub_rows(name, split or "train", limit)
+
+
+def _hub_rows(name: str, split: str, limit: int | None) -> RowList:
+    try:
+        import datasets
+    except ImportError as error:
+        raise DataFailure(
+            f"`hf:{name}` is no local folder of .jsonl files, and the hub needs `datasets`: "
+            "pip install datasets, or give a path to a .jsonl file"
+        ) from error
+    try:
+        table = datasets.load_dataset(name, split=split)
+    except (
+        Exception
+    ) as error:  # the library raises many kinds: offline, unknown name, unknown split
+        raise DataFailure(
+            f"cannot load `hf:{name}`, split `{split}`: {error}; "
+            "without a network, download it first or give a path to a .jsonl file"
+        ) from error
+    size = len(table) if limit is None else min(limit, len(table))
+    rows = tuple(make_row(table[k], f"hf:{name}[{k}]") for k in range(size))
+    return RowList(rows, str(table._fingerprint))
