@@ -1,0 +1,100 @@
+"""Where a model comes from: a Hugging Face folder, or a folder without weights, which are then drawn.
+
+Fresh weights are a function of the run's seed and the tensor's name, whole: no layout changes them.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from rpeg.runtime.errors import ModelFailure
+from rpeg.runtime.shape import ModelShape, read_shape
+from rpeg.runtime.tokenizer import Tokenizer
+
+
+class ModelSource:
+    """The weights of a model before the first step of a run."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder = folder
+        self.seed = seed
+        self.shape: ModelShape = read_shape(folder)
+        self._files = _weight_files(folder)
+        self._shapes = dict(self.shape.tensors())
+
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The folder's tokenizer."""
+        return Tokenizer(self.folder)
+
+    def read(self, name: str) -> Tensor:
+        """The whole tensor of a Hugging Face name, float32.
+
+        Raises ModelFailure if the folder has weights, but not this one, or one of another shape.
+        """
+        if not self._files:
+            return fresh(name, self._shapes[name], self.shape.init_std, self.seed)
+        if name not in self._files:
+            raise ModelFailure(f"{self.folder} has no weight {name}: it isn't {self.shape.family}")
+        tensor = _load(self._files[name], name).float()
+        if tuple(tensor.shape) != self._shapes[name]:
+            raise ModelFailure(
+                f"{self.folder}: {name} has shape {tuple(tensor.shape)}, "
+                f"config.json says {self._shapes[name]}"
+            )
+        return tensor
+
+
+def open_source(resolved: Path, source: str, seed: int) -> ModelSource:
+    """The model that `source` names; `resolved` is its path unless it is `hf:NAME`."""
+    folder = _downloaded(source.removeprefix("hf:")) if source.startswith("hf:") else resolved
+    return ModelSource(folder, seed)
+
+
+def fresh(name: str, shape: tuple[int, ...], std: float, seed: int) -> Tensor:
+    """A fresh weight: ones for norms, zeros for biases, else normal with deviation `std`."""
+    if name.endswith("norm.weight"):
+        return torch.ones(shape)
+    if name.endswith(".bias"):
+        return torch.zeros(shape)
+    digest = hashlib.blake2b(f"{seed} {name}".encode(), digest_size=8).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(digest, "little"))
+    return torch.randn(shape, generator=generator) * std
+
+
+def _weight_files(folder: Path) -> Mapping[str, Path]:
+    """Tensor name -> the safetensors file that holds it; empty if the folder has none."""
+    from safetensors import safe_open
+
+    files: dict[str, Path] = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(str(path), framework="pt") as content:
+            files.update(dict.fromkeys(content.keys(), path))
+    return files
+
+
+def _load(path: Path, name: str) -> Tensor:
+    from safetensors import safe_open
+
+    with safe_open(str(path), framework="pt") as content:
+        tensor: Tensor = content.get_tensor(name)
+        return tensor
+
+
+def _downloaded(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors"]))
+    except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
+        raise ModelFailure(
+            f"hf:{name} is neither in the local cache nor reachable; "
+            f"download it first (`hf download {name}`), or name a folder"
+        ) from error
