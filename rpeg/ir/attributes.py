@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from xdsl.dialects.builtin import DictionaryAttr, FloatData, IntAttr, StringAttr
+from xdsl.dialects.builtin import (
+    BoolAttr,
+    DictionaryAttr,
+    FloatAttr,
+    FloatData,
+    IntAttr,
+    IntegerAttr,
+    StringAttr,
+    f64,
+    i64,
+)
 from xdsl.ir import Attribute, ParametrizedAttribute
 from xdsl.irdl import irdl_attr_definition, param_def
 from xdsl.parser import AttrParser
@@ -18,6 +28,11 @@ class SecondsAttr(ParametrizedAttribute):
 
     name = "rpeg.seconds"
     seconds: FloatData = param_def()
+
+    @staticmethod
+    def of(seconds: float) -> SecondsAttr:
+        """A time of so many seconds."""
+        return SecondsAttr(FloatData(seconds))
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
@@ -88,3 +103,16 @@ class RecordAttr(ParametrizedAttribute):
             if self.settings:
                 printer.print_string(", ")
                 printer.print_attribute(self.entries)
+
+
+def plain(value: bool | int | float | str) -> Attribute:
+    """The attribute that holds a plain value."""
+    match value:
+        case bool():
+            return BoolAttr.from_bool(value)
+        case int():
+            return IntegerAttr(value, i64)
+        case float():
+            return FloatAttr(value, f64)
+        case str():
+            return StringAttr(value)

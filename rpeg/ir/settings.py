@@ -140,6 +140,8 @@ class Setting:
     default: Attribute | None = None
     """Filled in by the front end; the IR holds every setting written out."""
     required: bool = False
+    least: float | None = None
+    """The least number it may be."""
 
     @property
     def optional(self) -> bool:

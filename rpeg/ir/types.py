@@ -160,7 +160,7 @@ class CursorType(_Named):
     """A data set at the position that this step starts from: `!rpeg.cursor<@train, prompts>`."""
 
     name = "rpeg.cursor"
-    KIND: ClassVar[str] = "data"
+    KIND: ClassVar[str] = "cursor"
     source: SymbolRefAttr = param_def(converter=_symbol)
     content: StringAttr = param_def(converter=StringAttr.get)
 

@@ -1,0 +1,393 @@
+"""The base of every L0 operation: definition helpers, derived signature, checks, text form.
+
+An operation is defined once, as a class; its surface signature, its messages, its documentation and its
+assembly follow from the definition. Hidden operands and results (optimizer state, data cursors) have no
+surface: the front end threads them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, TypeVar, cast
+
+from xdsl.dialects.builtin import LocationAttr, StringAttr
+from xdsl.ir import Attribute, Operation, OpResult, Region, SSAValue
+from xdsl.irdl import (
+    AttrConstraint,
+    IRDLOperation,
+    OptionalDef,
+    RangeLengthConstraint,
+    VariadicDef,
+    VerificationContext,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from rpeg.ir import violations
+from rpeg.ir.attributes import plain
+from rpeg.ir.checks import setting_violations
+from rpeg.ir.naming import name_of, shown, trajectories_of
+from rpeg.ir.patterns import Operand, Pattern, describe
+from rpeg.ir.settings import Kind, Python, Setting, python_value
+from rpeg.ir.signature import Scope, Signature
+from rpeg.ir.types import UnknownType, WeightsType, is_unknown
+from rpeg.ir.violations import RuleBroken, Violation
+
+# ---- definition helpers --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Flow(AttrConstraint):
+    """The type of an operand or result, as a pattern."""
+
+    pattern: Pattern
+    hidden: bool = False
+    at_least_one: bool = False
+    inferred: bool = False
+    """A result: its type is checked against inference, and the pattern only names it."""
+
+    def verify(self, attr: Attribute, constraint_context: VerificationContext) -> None:
+        if not self.inferred and not is_unknown(attr) and not self.pattern.takes(attr):
+            raise VerifyException(f"expected {self.pattern.noun}, found {describe(attr)}")
+
+    def mapping_type_vars(self, type_var_mapping: Mapping[TypeVar, Any]) -> Self:
+        return self
+
+
+@dataclass(frozen=True)
+class Held(AttrConstraint):
+    """The attribute of a setting."""
+
+    kind: Kind
+    default: Attribute | None = None
+    required: bool = False
+    least: float | None = None
+
+    def verify(self, attr: Attribute, constraint_context: VerificationContext) -> None:
+        if not self.kind.accepts(attr):
+            raise VerifyException(f"expected {self.kind.noun}, found {attr}")
+
+    def mapping_type_vars(self, type_var_mapping: Mapping[TypeVar, Any]) -> Self:
+        return self
+
+
+def operand(pattern: str) -> SSAValue:
+    """One operand of the surface."""
+    return operand_def(Flow(Pattern.parse(pattern)))
+
+
+def optional(pattern: str) -> SSAValue | None:
+    """A last operand that may be absent."""
+    return opt_operand_def(Flow(Pattern.parse(pattern)))
+
+
+def many(pattern: str, *, at_least_one: bool = False) -> Sequence[SSAValue]:
+    """Any number of last operands."""
+    return var_operand_def(Flow(Pattern.parse(pattern), at_least_one=at_least_one))
+
+
+def hidden(pattern: str) -> SSAValue:
+    """An operand without a surface."""
+    return operand_def(Flow(Pattern.parse(pattern), hidden=True))
+
+
+def hidden_optional(pattern: str) -> SSAValue | None:
+    """An operand without a surface that may be absent."""
+    return opt_operand_def(Flow(Pattern.parse(pattern), hidden=True))
+
+
+def gives(pattern: str) -> OpResult:
+    """One result."""
+    return result_def(Flow(Pattern.parse(pattern), inferred=True))
+
+
+def hidden_result(pattern: str) -> OpResult:
+    """A result without a surface."""
+    return result_def(Flow(Pattern.parse(pattern), hidden=True, inferred=True))
+
+
+def required(kind: Kind, *, least: float | None = None) -> Attribute:
+    """A setting that every use gives."""
+    return prop_def(Held(kind, None, True, least))
+
+
+def setting(
+    kind: Kind,
+    default: bool | int | float | str | Attribute,
+    *,
+    least: float | None = None,
+    name: str | None = None,
+) -> Attribute:
+    """A setting with a default, which belongs to the language version."""
+    held = default if isinstance(default, Attribute) else plain(default)
+    return prop_def(Held(kind, held, False, least), prop_name=name)
+
+
+def maybe(kind: Kind, *, least: float | None = None) -> Attribute | None:
+    """A setting that may be absent."""
+    return opt_prop_def(Held(kind, None, False, least))
+
+
+# ---- the base ------------------------------------------------------------------------------------
+
+
+class CheckedOp(IRDLOperation):
+    """An operation that lists every rule it breaks, not only the first."""
+
+    def violations(self) -> Iterator[Violation]:
+        """Every broken rule."""
+        return self.rules()
+
+    def rules(self) -> Iterator[Violation]:
+        """Rules of this operation about meaning."""
+        return iter(())
+
+    def verify_(self) -> None:
+        broken = next((v for v in self.violations() if v.severity == "error"), None)
+        if broken is not None:
+            raise RuleBroken(broken)
+
+
+class RpegOp(CheckedOp):
+    """An operation of L0 that the surface writes `results = name(things..., setting=value...)`."""
+
+    SURFACE: ClassVar[str] = ""
+    """Its name in the language."""
+    SCOPE: ClassVar[Scope] = "sample"
+    """The smallest unit on which it is a pure map: streaming may not go below it."""
+    PLACED: ClassVar[bool] = False
+    """It costs something, so that a plan gives it a line."""
+    REGION: ClassVar[bool] = False
+    """The surface follows it with `{ ... }`."""
+    READS_OLD: ClassVar[bool] = False
+    """It may read weights older than this step's."""
+    LENIENT: ClassVar[bool] = False
+    """Its rules hold even where an operand's definition has an error."""
+
+    # ---- building
+
+    @classmethod
+    def make(
+        cls,
+        operands: Sequence[SSAValue],
+        settings: Mapping[str, Attribute] | None = None,
+        regions: Sequence[Region] = (),
+        attributes: Mapping[str, Attribute] | None = None,
+        location: LocationAttr | None = None,
+    ) -> Self:
+        """The operation with inferred result types; UnknownType where an operand does not fit."""
+        op = cls.create(
+            operands=operands,
+            properties=dict(settings or {}),
+            attributes=dict(attributes or {}),
+            regions=regions,
+            location=location,
+        )
+        types = op.infer_or_unknown()
+        op.results = tuple(OpResult(t, op, index) for index, t in enumerate(types))  # type: ignore[assignment]
+        return op
+
+    def infer_or_unknown(self) -> Sequence[Attribute]:
+        """Inferred result types, or UnknownType for each where the operands or settings forbid inference."""
+        sound = not any(is_unknown(v.type) for v in self.operands)
+        if sound and next(self.misfits(), None) is None:
+            return self.infer()
+        return [UnknownType()] * self.result_count()
+
+    def infer(self) -> Sequence[Attribute]:
+        """Types of the results, from operands and settings that fit the signature."""
+        return ()
+
+    def result_count(self) -> int:
+        """How many results there are, hidden ones included."""
+        return len(self.get_irdl_definition().results)
+
+    @classmethod
+    def complete(
+        cls, operands: Sequence[SSAValue], settings: dict[str, Attribute]
+    ) -> None:
+        """Fills in defaults that depend on the operands."""
+
+    # ---- signature
+
+    @classmethod
+    def signature(cls) -> Signature:
+        """The surface signature, derived from the definition."""
+        definition = cls.get_irdl_definition()
+        results = [_flow(d) for _, d in definition.results]
+        return Signature(
+            cls.SURFACE,
+            (cls.__dict__.get("__doc__") or "").strip(),
+            tuple(_operand(n, d) for n, d in definition.operands if not _flow(d).hidden),
+            tuple(f.pattern.noun for f in results if not f.hidden),
+            cls.setting_table(),
+            cls.SCOPE,
+            cls.PLACED,
+            cls.REGION,
+        )
+
+    @classmethod
+    def setting_table(cls) -> dict[str, Setting]:
+        """The settings by name, in the order of the definition."""
+        table = cls.get_irdl_definition().properties
+        held = ((n, d.constr) for n, d in table.items())
+        return {
+            n: Setting(n, c.kind, c.default, c.required, c.least)
+            for n, c in held
+            if isinstance(c, Held)
+        }
+
+    @classmethod
+    def hidden_operands(cls) -> list[str]:
+        """Kinds of the operands that the front end threads, in order."""
+        flows = (_flow(d) for _, d in cls.get_irdl_definition().operands)
+        return [f.pattern.alternatives[0][0] for f in flows if f.hidden]
+
+    # ---- settings as plain values
+
+    def value(self, name: str) -> Python:
+        """A setting as a plain Python value; None if absent."""
+        return python_value(self.properties.get(name))
+
+    def int_of(self, name: str) -> int:
+        """A whole-number setting."""
+        return cast(int, self.value(name))
+
+    def float_of(self, name: str) -> float:
+        """A number setting."""
+        return cast(float, self.value(name))
+
+    def text_of(self, name: str) -> str:
+        """A text or word setting."""
+        return cast(str, self.value(name))
+
+    # ---- checks
+
+    def violations(self) -> Iterator[Violation]:
+        """Every broken rule, the signature first; none where an operand is already in error."""
+        if not self.LENIENT and any(is_unknown(v.type) for v in self.operands):
+            return
+        misfits = list(self.misfits())
+        yield from misfits
+        if misfits:
+            return
+        yield from self._version_rules()
+        yield from self._same_trajectories()
+        yield from self.rules()
+        yield from self._result_types()
+
+    def misfits(self) -> Iterator[Violation]:
+        """Operands and settings that do not fit the signature."""
+        yield from self._operand_misfits()
+        yield from setting_violations(self.SURFACE, self.setting_table(), self.properties)
+
+    def _operand_misfits(self) -> Iterator[Violation]:
+        for index, (name, value, flow) in enumerate(self.flows()):
+            if is_unknown(value.type) or flow.pattern.takes(value.type):
+                continue
+            found = describe(value.type)
+            yield Violation(
+                f"{self.SURFACE} takes {flow.pattern.noun} as `{name}`; `{shown(value)}` is {found}",
+                violations.operand(index),
+            )
+
+    def flows(self) -> Iterator[tuple[str, SSAValue, Flow]]:
+        """(operand name, value, constraint) of each operand."""
+        for name, definition in self.get_irdl_definition().operands:
+            group = getattr(self, name)
+            values = [group] if isinstance(group, SSAValue) else list(group or ())
+            for value in values:
+                yield name, value, _flow(definition)
+
+    def _version_rules(self) -> Iterator[Violation]:
+        for index, value in enumerate(self.operands):
+            if isinstance(value.type, WeightsType) and value.type.lag[1] > 0 and not self.READS_OLD:
+                now = f"{value.type.owner}@{index_name(self)}"
+                yield Violation(
+                    f"only generate may read older weights; {self.SURFACE} reads {now}",
+                    violations.operand(index),
+                )
+
+    def _same_trajectories(self) -> Iterator[Violation]:
+        first: SSAValue | None = None
+        for index, value in enumerate(self.operands):
+            mine = trajectories_of(value)
+            first = first or mine
+            if mine is None or mine is first:
+                continue
+            assert first is not None
+            yield Violation(
+                f"`{name_of(value)}` belongs to the trajectories `{name_of(mine)}`, "
+                f"the operands before it to `{name_of(first)}`",
+                violations.operand(index),
+            )
+            return
+
+    def _result_types(self) -> Iterator[Violation]:
+        for index, (found, wanted) in enumerate(zip(self.results, self.infer(), strict=False)):
+            if found.type != wanted and not is_unknown(found.type):
+                yield Violation(
+                    f"result {index + 1} is {found.type}; from its operands it is {wanted}",
+                    violations.result(index),
+                )
+
+    # ---- text form: `%y, %lp = rpeg.generate %actor, %q {n = 8 : i64, ...}`
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        operands = parser.parse_optional_undelimited_comma_separated_list(
+            parser.parse_optional_operand, parser.parse_operand
+        )
+        given = parser.parse_optional_attr_dict()
+        known = cls.get_irdl_definition().properties
+        settings = {k: v for k, v in given.items() if k in known}
+        others = {k: v for k, v in given.items() if k not in known}
+        regions = [parser.parse_region() for _ in cls.get_irdl_definition().regions]
+        count = len([d for _, d in cls.get_irdl_definition().operands if not isinstance(d, OptionalDef)])
+        if len(operands or ()) < count:
+            parser.raise_error(f"{cls.name} takes at least {count} operands")
+        return cls.make(operands or (), settings, regions, others)
+
+    def print(self, printer: Printer) -> None:
+        if self.operands:
+            printer.print_string(" ")
+            printer.print_list(self.operands, printer.print_ssa_value)
+        given = {**self.properties, **self.attributes}
+        if given:
+            printer.print_string(" ")
+            printer.print_attr_dict(given)
+        for region in self.regions:
+            printer.print_string(" ")
+            printer.print_region(region)
+
+
+def _flow(definition: Any) -> Flow:
+    constraint = definition.constr
+    while not isinstance(constraint, Flow):  # xDSL wraps it in constraints on the number
+        inner = "constraint" if isinstance(constraint, RangeLengthConstraint) else "constr"
+        constraint = getattr(constraint, inner)
+    return constraint
+
+
+def _operand(name: str, definition: Any) -> Operand:
+    flow = _flow(definition)
+    plural = isinstance(definition, VariadicDef) and not isinstance(definition, OptionalDef)
+    absent = isinstance(definition, OptionalDef) or (plural and not flow.at_least_one)
+    return Operand(name, flow.pattern, plural, absent)
+
+
+def index_name(op: Operation) -> str:
+    """The name of the step's index around an operation: `i`."""
+    parent: Operation | None = op
+    while parent is not None:
+        if parent.name == "rpeg.step":
+            held = parent.properties.get("index")
+            return held.data if isinstance(held, StringAttr) else "i"
+        parent = parent.parent_op()
+    return "i"

@@ -1,0 +1,87 @@
+"""Checks of settings against their kinds: the same for operations, records and clauses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.ir import Attribute
+
+from rpeg.ir import violations
+from rpeg.ir.attributes import RecordAttr
+from rpeg.ir.records import RECORDS
+from rpeg.ir.settings import Kind, ListOf, Setting, python_value
+from rpeg.ir.signature import Signature
+from rpeg.ir.violations import Violation, hint
+
+
+def setting_violations(
+    owner: str, table: Mapping[str, Setting], given: Mapping[str, Attribute], path: str = ""
+) -> Iterator[Violation]:
+    """Unknown, missing and misfit settings of `owner`, records inside included."""
+    for name, value in given.items():
+        if name in table:
+            yield from _value_violations(table[name], value, path + name)
+        else:
+            yield Violation(unknown_setting(owner, name, table), violations.setting(path + name))
+    for name, setting in table.items():
+        if setting.required and name not in given:
+            yield Violation(missing_setting(owner, setting))
+
+
+def unknown_setting(owner: str, name: str, table: Mapping[str, Setting]) -> str:
+    """The message for a setting that does not exist."""
+    known = ", ".join(sorted(table)) or "none"
+    return f"{owner} has no setting `{name}`{hint(name, table) or f'; it has: {known}'}"
+
+
+def missing_setting(owner: str, setting: Setting) -> str:
+    """The message for a setting that every use gives."""
+    example = setting.kind.words[0] if setting.kind.words else setting.kind.example
+    return f"{owner} needs the setting `{setting.name}`: write {setting.name}={example}"
+
+
+def misfit(name: str, kind: Kind, written: str) -> str:
+    """The message for a value of the wrong kind."""
+    if kind.words:
+        return f"{name}={written}: expected {' | '.join(kind.words)}{hint(written, kind.words)}"
+    return f"{name}: expected {kind.noun}"
+
+
+def _value_violations(setting: Setting, value: Attribute, path: str) -> Iterator[Violation]:
+    if not setting.kind.accepts(value):
+        yield Violation(misfit(setting.name, setting.kind, written(value, setting.kind)), violations.setting(path))
+    elif isinstance(value, RecordAttr):
+        yield from record_violations(value, RECORDS[value.kind], path + ".")
+    else:
+        yield from _range_violations(setting, value, path)
+
+
+def _range_violations(setting: Setting, value: Attribute, path: str) -> Iterator[Violation]:
+    number = python_value(value)
+    if setting.least is None or not isinstance(number, int | float) or number >= setting.least:
+        return
+    yield Violation(
+        f"{setting.name}={number}: expected at least {setting.least:g}", violations.setting(path)
+    )
+
+
+def record_violations(value: RecordAttr, signature: Signature, path: str = "") -> Iterator[Violation]:
+    """Misfit settings of a record."""
+    things = {operand.name for operand in signature.operands}
+    settings = {k: v for k, v in value.settings.items() if k not in things}
+    yield from setting_violations(value.kind, signature.settings, settings, path)
+
+
+def written(value: Attribute, kind: Kind) -> str:
+    """How the surface writes a value, as far as a message needs it."""
+    match value:
+        case StringAttr():
+            return value.data
+        case RecordAttr():
+            return value.kind
+        case ArrayAttr() if isinstance(kind, ListOf):
+            bad = next((v for v in value if not kind.item.accepts(v)), value)
+            return written(bad, kind.item)
+        case _:
+            return str(value)

@@ -1,0 +1,17 @@
+"""The `rpeg` dialect (L0 and L1): what xDSL registers."""
+
+from __future__ import annotations
+
+from xdsl.ir import Dialect
+
+from rpeg.ir.attributes import BytesAttr, RecordAttr, SecondsAttr
+from rpeg.ir.base import CheckedOp
+from rpeg.ir.ops import declare, effects, losses, plan, regions, rewards, sampling, step, updates
+from rpeg.ir.types import TYPES
+
+FAMILIES = (declare, step, sampling, rewards, losses, updates, effects, regions, plan)
+
+OPERATIONS: tuple[type[CheckedOp], ...] = tuple(op for family in FAMILIES for op in family.OPS)
+"""Every operation, in the order of the documentation."""
+
+Rpeg = Dialect("rpeg", list(OPERATIONS), [*TYPES, SecondsAttr, BytesAttr, RecordAttr])

@@ -1,0 +1,88 @@
+"""Names of values in messages, and the trajectories that a field belongs to."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Block, Operation, SSAValue
+
+from rpeg.ir.types import (
+    NEXT,
+    ResponseFieldType,
+    TokenFieldType,
+    TrajectoriesType,
+    WeightsType,
+)
+
+Field = TrajectoriesType | TokenFieldType | ResponseFieldType
+
+
+def name_of(value: SSAValue) -> str:
+    """What a message calls a value: its name in the text, else the operation that makes it."""
+    if isinstance(value.type, WeightsType):
+        return value.type.owner
+    if value.name_hint:
+        return value.name_hint
+    owner = value.owner
+    return "argument" if isinstance(owner, Block) else owner.name.removeprefix("rpeg.")
+
+
+def shown(value: SSAValue) -> str:
+    """`name_of` with the version, for weights that have one: `actor@i`, `actor@[i-2..i]`."""
+    if not isinstance(value.type, WeightsType) or _frozen(value):
+        return name_of(value)
+    return f"{value.type.owner}{version(value.type, step_index(value))}"
+
+
+def version(weights: WeightsType, index: str) -> str:
+    """`@i`, `@i+1`, `@i-2` or `@[i-2..i]`."""
+    low, high = weights.lag
+    if low == high:
+        return f"@{_offset(index, low)}"
+    return f"@[{_offset(index, high)}..{_offset(index, low)}]"
+
+
+def _offset(index: str, lag: int) -> str:
+    if lag == 0:
+        return index
+    return f"{index}+1" if lag == NEXT else f"{index}-{lag}"
+
+
+def _frozen(value: SSAValue) -> bool:
+    return isinstance(value.owner, Operation) and value.owner.name == "rpeg.get"
+
+
+def step_index(value: SSAValue) -> str:
+    """The name of the index of the step around a value."""
+    owner = value.owner
+    op = owner.parent_op() if isinstance(owner, Block) else owner
+    while op is not None and op.name != "rpeg.step":
+        op = op.parent_op()
+    held = op.properties.get("index") if op is not None else None
+    return held.data if isinstance(held, StringAttr) else "i"
+
+
+def trajectories_of(value: SSAValue) -> SSAValue | None:
+    """The trajectories that a per-token or per-response field belongs to; themselves for trajectories."""
+    if isinstance(value.type, TrajectoriesType):
+        return value
+    if not isinstance(value.type, TokenFieldType | ResponseFieldType):
+        return None
+    owner = value.owner
+    if isinstance(owner, Block):
+        return None
+    if owner.name == "rpeg.generate":
+        return owner.results[0]
+    if owner.name == "rpeg.collect":
+        return _kept(owner, value)
+    return next((t for t in map(trajectories_of, owner.operands) if t is not None), None)
+
+
+def _kept(collect: Operation, value: SSAValue) -> SSAValue | None:
+    """The result of a collect that holds the trajectories of another of its results."""
+    keep = collect.regions[0].block.last_op
+    if keep is None:
+        return None
+    index = next(k for k, r in enumerate(collect.results) if r is value)
+    inner = trajectories_of(keep.operands[index])
+    pairs = zip(keep.operands, collect.results, strict=False)
+    return next((outer for kept, outer in pairs if kept is inner), None)

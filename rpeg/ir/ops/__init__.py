@@ -1,0 +1,1 @@
+"""Operations of the `rpeg` dialect, one family a module."""

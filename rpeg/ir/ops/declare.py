@@ -1,0 +1,338 @@
+"""What exists: pipelines, and the models, data, verifiers, tools, states and permissions they declare."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Self
+
+from xdsl.dialects.builtin import StringAttr, SymbolNameConstraint, SymbolRefAttr
+from xdsl.ir import Attribute, Operation
+from xdsl.irdl import (
+    irdl_op_definition,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    traits_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import IsolatedFromAbove, NoTerminator, SymbolOpInterface, SymbolTable
+
+from rpeg.ir import violations
+from rpeg.ir.attributes import RecordAttr, SecondsAttr
+from rpeg.ir.base import CheckedOp, Held, maybe, required, setting
+from rpeg.ir.checks import record_violations, setting_violations
+from rpeg.ir.declared import declaration, pipeline_of, step_of, symbol_name
+from rpeg.ir.patterns import operands
+from rpeg.ir.records import ALLOW, EXPECT, SCHEMES
+from rpeg.ir.settings import DURATION, FLOAT, INT, TEXT, Setting, record, word
+from rpeg.ir.signature import Signature
+from rpeg.ir.types import WeightsType
+from rpeg.ir.violations import Violation, hint
+
+
+@irdl_op_definition
+class PipelineOp(CheckedOp):
+    """One pipeline: declarations, one step, what to expect of it, plans."""
+
+    name = "rpeg.pipeline"
+    sym_name = prop_def(SymbolNameConstraint())
+    body = region_def("single_block")
+    traits = traits_def(SymbolOpInterface(), SymbolTable(), IsolatedFromAbove(), NoTerminator())
+    assembly_format = "$sym_name attr-dict-with-keyword $body"
+
+    @property
+    def title(self) -> str:
+        """Its name."""
+        return symbol_name(self) or ""
+
+    def rules(self) -> Iterator[Violation]:
+        steps = [op for op in self.body.block.ops if op.name == "rpeg.step"]
+        if len(steps) != 1:
+            yield Violation(f"a pipeline has one step; `{self.title}` has {len(steps)}")
+
+
+@dataclass(frozen=True)
+class Form:
+    """One constructor of a kind of declaration: `policy(source, ...)`."""
+
+    doc: str
+    settings: tuple[str, ...]
+    source: str = "uri"
+    """What its operand is, as a pattern; empty if it has none."""
+    defaults: Mapping[str, Attribute] = field(default_factory=dict[str, Attribute])
+    """Where they differ from the operation's."""
+
+
+class DeclareOp(CheckedOp):
+    """A declaration: `rpeg.model @actor policy("hf:...") {optim = ...}`."""
+
+    KIND: ClassVar[str] = ""
+    FORMS: ClassVar[Mapping[str, Form]] = {}
+    sym_name = prop_def(SymbolNameConstraint())
+    form = prop_def(StringAttr)
+    source = opt_prop_def(Attribute)
+    traits = traits_def(SymbolOpInterface())
+
+    @property
+    def title(self) -> str:
+        """The declared name."""
+        return symbol_name(self) or ""
+
+    @property
+    def form_name(self) -> str:
+        """The constructor: policy, prompts, outcome, ..."""
+        return self.form.data
+
+    @property
+    def initial(self) -> str | None:
+        """The model whose initial weights these are, if the source is one."""
+        return self.source.string_value() if isinstance(self.source, SymbolRefAttr) else None
+
+    @property
+    def uri(self) -> str | None:
+        """The source outside the file, if there is one."""
+        return self.source.data if isinstance(self.source, StringAttr) else None
+
+    @classmethod
+    def signatures(cls) -> dict[str, Signature]:
+        """The signature of each constructor."""
+        return {name: cls._signature(name, form) for name, form in cls.FORMS.items()}
+
+    @classmethod
+    def _signature(cls, name: str, form: Form) -> Signature:
+        table = cls._table()
+        things = operands(f"source: {form.source}") if form.source else ()
+        settings = {
+            s: replace(table[s], default=form.defaults.get(s, table[s].default))
+            for s in form.settings
+        }
+        return Signature(name, form.doc, things, (name,), settings)
+
+    @classmethod
+    def _table(cls) -> dict[str, Setting]:
+        held = ((n, d.constr) for n, d in cls.get_irdl_definition().properties.items())
+        return {
+            n: Setting(n, c.kind, c.default, c.required, c.least)
+            for n, c in held
+            if isinstance(c, Held)
+        }
+
+    def settings(self) -> dict[str, Attribute]:
+        """The settings, without name, form and source."""
+        return {
+            k: v for k, v in self.properties.items() if k not in ("sym_name", "form", "source")
+        }
+
+    def violations(self) -> Iterator[Violation]:
+        form = self.signatures().get(self.form_name)
+        if form is None:
+            known = hint(self.form_name, self.FORMS) or f"; known: {', '.join(sorted(self.FORMS))}"
+            yield Violation(f"`{self.form_name}` is not a kind of {self.KIND}{known}")
+            return
+        yield from setting_violations(form.name, form.settings, self.settings())
+        yield from self._source_rule()
+        yield from self.rules()
+        if not self._used():
+            yield Violation(f"`{self.title}` is declared and never used", severity="warning")
+
+    def _source_rule(self) -> Iterator[Violation]:
+        if self.uri is None:
+            return
+        scheme, colon, _ = self.uri.partition(":")
+        if colon and scheme not in SCHEMES:
+            yield Violation(
+                f"`{scheme}:` is not a known source{hint(scheme, SCHEMES)}; known: "
+                f"{', '.join(SCHEMES)}; a path has no scheme",
+                violations.setting("source"),
+            )
+
+    def _used(self) -> bool:
+        pipeline = pipeline_of(self)
+        return pipeline is None or any(_mentions(op, self.title) for op in pipeline.walk())
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        properties: dict[str, Attribute] = {"sym_name": parser.parse_symbol_name()}
+        properties["form"] = StringAttr(parser.parse_identifier())
+        parser.parse_punctuation("(")
+        if (symbol := parser.parse_optional_symbol_name()) is not None:
+            properties["source"] = SymbolRefAttr(symbol)
+        elif (text := parser.parse_optional_str_literal()) is not None:
+            properties["source"] = StringAttr(text)
+        parser.parse_punctuation(")")
+        given = parser.parse_optional_attr_dict()
+        known = cls.get_irdl_definition().properties
+        others = {k: v for k, v in given.items() if k not in known}
+        properties |= {k: v for k, v in given.items() if k in known}
+        return cls.create(properties=properties, attributes=others)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" @{self.title} {self.form_name}(")
+        if self.initial is not None:
+            printer.print_string(f"@{self.initial}")
+        elif self.source is not None:
+            printer.print_attribute(self.source)
+        printer.print_string(")")
+        given = {**self.settings(), **self.attributes}
+        if given:
+            printer.print_string(" ")
+            printer.print_attr_dict(given)
+
+
+def _mentions(op: Operation, name: str) -> bool:
+    """Whether an operation uses a declared name: reads it, holds it as state, or starts from it."""
+    match op.name:
+        case "rpeg.get":
+            symbol = op.properties.get("symbol")
+            return isinstance(symbol, SymbolRefAttr) and symbol.string_value() == name
+        case "rpeg.step":
+            types = op.regions[0].block.arg_types
+            return any(name in (getattr(t, "owner", None), getattr(t, "symbol", None)) for t in types)
+        case "rpeg.model":
+            source = op.properties.get("source")
+            return isinstance(source, SymbolRefAttr) and source.string_value() == name
+        case _:
+            return False
+
+
+_MODEL = ("optim", "lora", "dtype", "router_aux")
+
+
+@irdl_op_definition
+class ModelOp(DeclareOp):
+    """A model; trained if it has an optimizer."""
+
+    name = "rpeg.model"
+    KIND: ClassVar[str] = "model"
+    FORMS: ClassVar[Mapping[str, Form]] = {
+        "policy": Form("a language model", _MODEL, "uri | init"),
+        "value": Form("a critic: one number a token", _MODEL, "uri | init"),
+        "actor_critic": Form(
+            "a language model with a second head for values", (*_MODEL, "shared_layers"), "uri | init"
+        ),
+        "reward": Form("a reward model: one number a response", _MODEL, "uri | init"),
+        "process_reward": Form("a reward model: one number a token", _MODEL, "uri | init"),
+    }
+    optim = maybe(record("adamw"))
+    lora = maybe(record("lora"))
+    dtype = setting(word("bf16", "fp32"), "bf16")
+    router_aux = setting(FLOAT, 0.0, least=0.0)
+    shared_layers = maybe(INT, least=1)
+
+    def rules(self) -> Iterator[Violation]:
+        if self.initial is not None:
+            other = declaration(self, self.initial)
+            if not isinstance(other, ModelOp):
+                yield Violation(f"`{self.initial}` is not a model declared above")
+        step = step_of(self)
+        trained = step is None or any(_makes(op) == self.title for op in step.walk())
+        if self.optim is not None and not trained:
+            yield Violation(
+                f"`{self.title}` has an optimizer but no step makes {self.title}@"
+                f"{_index(step)}+1: add an update, or remove optim"
+            )
+
+
+def _makes(op: Operation) -> str | None:
+    """Name of the model whose next version an operation makes."""
+    makes = getattr(op, "makes", None)
+    return makes() if makes is not None and isinstance(op.operands[0].type, WeightsType) else None
+
+
+def _index(step: Operation | None) -> str:
+    held = step.properties.get("index") if step is not None else None
+    return held.data if isinstance(held, StringAttr) else "i"
+
+
+@irdl_op_definition
+class DataOp(DeclareOp):
+    """A data set."""
+
+    name = "rpeg.data"
+    KIND: ClassVar[str] = "data"
+    FORMS: ClassVar[Mapping[str, Form]] = {
+        "prompts": Form("prompts, with what their verifier needs", ("split", "seed", "limit")),
+        "demos": Form("prompts with completions to imitate", ("split", "seed", "limit")),
+    }
+    split = maybe(TEXT)
+    seed = setting(INT, 0)
+    limit = maybe(INT, least=1)
+
+
+@irdl_op_definition
+class VerifierOp(DeclareOp):
+    """A function that scores responses."""
+
+    name = "rpeg.verifier"
+    KIND: ClassVar[str] = "verifier"
+    FORMS: ClassVar[Mapping[str, Form]] = {
+        "outcome": Form("one reward a response", ("timeout", "soft", "max")),
+        "process": Form("one reward a token", ("timeout",)),
+    }
+    timeout = setting(DURATION, SecondsAttr.of(10.0))
+    soft = maybe(INT, least=0)
+    max = maybe(INT, least=1)
+
+
+@irdl_op_definition
+class ToolOp(DeclareOp):
+    """Something that a policy may call while it generates."""
+
+    name = "rpeg.tool"
+    KIND: ClassVar[str] = "tool"
+    FORMS: ClassVar[Mapping[str, Form]] = {
+        "function": Form("a function of a text", ("timeout",)),
+        "environment": Form(
+            "an environment with state", ("timeout",), defaults={"timeout": SecondsAttr.of(60.0)}
+        ),
+    }
+    timeout = setting(DURATION, SecondsAttr.of(10.0))
+
+
+@irdl_op_definition
+class StateOp(DeclareOp):
+    """A number that crosses steps."""
+
+    name = "rpeg.state"
+    KIND: ClassVar[str] = "state"
+    FORMS: ClassVar[Mapping[str, Form]] = {"scalar": Form("one number", ("init",), "")}
+    init = required(FLOAT)
+
+
+@irdl_op_definition
+class AllowOp(CheckedOp):
+    """A structural pass that the user permits: `rpeg.allow #rpeg.record<bounded_async, {...}>`."""
+
+    name = "rpeg.allow"
+    permission = prop_def(RecordAttr)
+    assembly_format = "qualified($permission) attr-dict"
+
+    def rules(self) -> Iterator[Violation]:
+        signature = ALLOW.get(self.permission.kind)
+        if signature is None:
+            kind = self.permission.kind
+            yield Violation(f"`{kind}` is not a permission{hint(kind, ALLOW)}")
+            return
+        yield from record_violations(self.permission, signature)
+
+
+@irdl_op_definition
+class ExpectOp(CheckedOp):
+    """A distribution to expect, for planning only: `rpeg.expect "y" #rpeg.record<lognormal, {...}>`."""
+
+    name = "rpeg.expect"
+    target = prop_def(StringAttr)
+    distribution = prop_def(RecordAttr)
+    assembly_format = "$target qualified($distribution) attr-dict"
+
+    def rules(self) -> Iterator[Violation]:
+        signature = EXPECT.get(self.distribution.kind)
+        if signature is None:
+            kind = self.distribution.kind
+            yield Violation(f"`{kind}` is not a distribution{hint(kind, EXPECT)}")
+            return
+        yield from record_violations(self.distribution, signature)
+
+
+DECLARE: tuple[type[DeclareOp], ...] = (ModelOp, DataOp, VerifierOp, ToolOp, StateOp)
+OPS: tuple[type[CheckedOp], ...] = (PipelineOp, *DECLARE, AllowOp, ExpectOp)

@@ -1,0 +1,96 @@
+"""Operations that are there for what they do: eval, checkpoint, export, stop."""
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from xdsl.ir import Attribute
+from xdsl.irdl import irdl_op_definition
+
+from rpeg.ir.base import RpegOp, gives, many, maybe, operand, required, setting
+from rpeg.ir.ops.sampling import LANGUAGE_MODEL
+from rpeg.ir.ops.updates import TRAINABLE
+from rpeg.ir.settings import FLOAT, INT, TEXT
+from rpeg.ir.signature import Scope
+from rpeg.ir.types import MetricType
+from rpeg.ir.violations import Violation
+
+
+@irdl_op_definition
+class EvalOp(RpegOp):
+    """The mean reward of a model on a whole data set; reported under the metric's name."""
+
+    name = "rpeg.eval"
+    SURFACE: ClassVar[str] = "eval"
+    SCOPE: ClassVar[Scope] = "step"
+    PLACED: ClassVar[bool] = True
+    weights = operand(LANGUAGE_MODEL)
+    prompts = operand("data.prompts")
+    scorer = operand("verifier | tool.environment")
+    tools = many("tool")
+    n = setting(INT, 1, least=1)
+    max_tokens = required(INT, least=1)
+    temperature = setting(FLOAT, 0.0, least=0.0)
+    max_turns = setting(INT, 1, least=1)
+    limit = maybe(INT, least=1)
+    seed = setting(INT, 0)
+    metric = gives("metric")
+
+    def infer(self) -> Sequence[Attribute]:
+        return [MetricType()]
+
+
+@irdl_op_definition
+class EvalLossOp(RpegOp):
+    """The mean supervised loss of a model on a whole set of demonstrations."""
+
+    name = "rpeg.eval_loss"
+    SURFACE: ClassVar[str] = "eval_loss"
+    SCOPE: ClassVar[Scope] = "step"
+    PLACED: ClassVar[bool] = True
+    weights = operand(LANGUAGE_MODEL)
+    examples = operand("data.demos")
+    limit = maybe(INT, least=1)
+    metric = gives("metric")
+
+    def infer(self) -> Sequence[Attribute]:
+        return [MetricType()]
+
+
+@irdl_op_definition
+class CheckpointOp(RpegOp):
+    """Saves the whole state at i+1; there is nothing to choose."""
+
+    name = "rpeg.checkpoint"
+    SURFACE: ClassVar[str] = "checkpoint"
+    SCOPE: ClassVar[Scope] = "step"
+    keep = setting(INT, 3, least=1)
+
+
+@irdl_op_definition
+class ExportOp(RpegOp):
+    """Writes a model as a Hugging Face folder with safetensors."""
+
+    name = "rpeg.export"
+    SURFACE: ClassVar[str] = "export"
+    SCOPE: ClassVar[Scope] = "step"
+    weights = operand(TRAINABLE)
+    to = required(TEXT)
+
+
+@irdl_op_definition
+class StopOp(RpegOp):
+    """Ends the run after this step once a metric is above a bound; the step count stays the upper limit."""
+
+    name = "rpeg.stop"
+    SURFACE: ClassVar[str] = "stop"
+    SCOPE: ClassVar[Scope] = "step"
+    metric = operand("metric")
+    above = required(FLOAT)
+
+    def rules(self) -> Iterator[Violation]:
+        parent = self.parent_op()
+        if parent is not None and parent.name != "rpeg.every":
+            yield Violation("stop belongs inside every(...) { }: the metric is measured there")
+
+
+OPS: tuple[type[RpegOp], ...] = (EvalOp, EvalLossOp, CheckpointOp, ExportOp, StopOp)

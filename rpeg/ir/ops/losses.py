@@ -1,0 +1,262 @@
+"""Loss terms, as dataflow. `update` sums them; the formulas are in rpeg.runtime.losses."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import irdl_op_definition, traits_def
+from xdsl.traits import Pure
+
+from rpeg.ir import violations
+from rpeg.ir.base import RpegOp, gives, index_name, operand, optional, required, setting
+from rpeg.ir.naming import name_of, trajectories_of
+from rpeg.ir.settings import FLOAT, word
+from rpeg.ir.types import LossType, TokenFieldType, TrajectoriesType, is_unknown
+from rpeg.ir.violations import Violation
+
+COVERS: Mapping[str, int] = {"weighted": 8, "anchored at behaviour": 1, "uncorrected": 0}
+"""How many steps of staleness a policy loss tolerates, by its correction.
+
+Weighted: AReaL (arXiv 2505.24298) trains to the same quality up to a staleness of 8 with its decoupled
+objective, and finds naive PPO to degrade from 1 on; a ratio against the behaviour policy itself is
+taken to bear 1 (one step off), as in one-step-off-policy pipelines.
+"""
+
+
+class LossOp(RpegOp):
+    """A loss term."""
+
+    ANCHORED: ClassVar[bool] = True
+    """Safe for more than one optimizer step in an update."""
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        return [LossType(self.trained())]
+
+    def trained(self) -> str:
+        """Name of the model that the loss trains; empty if it fits any."""
+        y = self.operands[0].type
+        return y.owner if isinstance(y, TrajectoriesType) else ""
+
+
+class PolicyLossOp(LossOp):
+    """A loss of sampled actions, with the rules that all of them share."""
+
+    def old_logprobs(self) -> SSAValue | None:
+        """The log-probs that the ratio is taken against."""
+        return None
+
+    def weights(self) -> SSAValue | None:
+        """The importance weights."""
+        return None
+
+    def correction(self) -> str:
+        """How staleness is corrected: a key of COVERS."""
+        old = self.old_logprobs()
+        if self.weights() is not None:
+            return "weighted"
+        sampled = old is not None and isinstance(old.type, TokenFieldType) and old.type.sampled
+        return "anchored at behaviour" if sampled else "uncorrected"
+
+    def rules(self) -> Iterator[Violation]:
+        y = self.operands[0]
+        assert isinstance(y.type, TrajectoriesType)
+        yield from self._owner_rule(y.type)
+        if y.type.cut:
+            yield Violation(
+                f"`{name_of(y)}` is sampled from a cut distribution: a policy loss needs top_p=1.0 "
+                "and temperature > 0",
+                violations.operand(0),
+            )
+        yield from self._staleness_rule(y, y.type)
+
+    def _owner_rule(self, y: TrajectoriesType) -> Iterator[Violation]:
+        old = self.old_logprobs()
+        if old is None or not isinstance(old.type, TokenFieldType) or old.type.owner == y.owner:
+            return
+        yield Violation(
+            f"`old` is the trained model's own log-probs ({y.owner}); `{name_of(old)}` was made by "
+            f"`{old.type.owner}`",
+            violations.operand(2),
+        )
+
+    def _staleness_rule(self, y: SSAValue, held: TrajectoriesType) -> Iterator[Violation]:
+        how = self.correction()
+        covers, oldest, i = COVERS[how], held.lag[1], index_name(self)
+        if oldest <= covers:
+            return
+        start = f"`{name_of(y)}` may be {oldest} versions old, "
+        if how == "weighted":
+            yield Violation(
+                f"{start}a weighted {self.SURFACE} covers {covers}: narrow the window to "
+                f"{held.owner}@[{i}-{covers}..{i}]"
+            )
+            return
+        yield Violation(
+            f"{start}{self.SURFACE} covers {covers} here ({how}): write "
+            f"`prox = logprob({held.owner}@{i}, {name_of(y)})`, "
+            f"`w = importance(prox, {_sampled(y)})`, then "
+            f"{self.SURFACE}({name_of(y)}, ..., prox, w, ...)"
+        )
+
+
+def _sampled(y: SSAValue) -> str:
+    """Name of the log-probs recorded with these trajectories."""
+    maker = y.owner
+    results = getattr(maker, "results", ())
+    recorded = (
+        r for r in results if isinstance(r.type, TokenFieldType) and r.type.sampled
+    )
+    found = next((r for r in recorded if trajectories_of(r) is y), None)
+    return name_of(found) if found is not None and not is_unknown(found.type) else "lp"
+
+
+@irdl_op_definition
+class PpoClipOp(PolicyLossOp):
+    """PPO's clipped ratio loss, per token or per sequence (GSPO)."""
+
+    name = "rpeg.loss.ppo_clip"
+    SURFACE: ClassVar[str] = "ppo_clip"
+    trajectories = operand("traj")
+    advantages = operand("tok.advantage | seq.advantage")
+    old = operand("tok.logprob")
+    weight = optional("tok.weight")
+    clip_low = required(FLOAT, least=0.0)
+    clip_high = required(FLOAT, least=0.0)
+    ratio = setting(word("token", "sequence"), "token")
+    loss = gives("loss")
+
+    def old_logprobs(self) -> SSAValue:
+        return self.old
+
+    def weights(self) -> SSAValue | None:
+        return self.weight
+
+    def rules(self) -> Iterator[Violation]:
+        low, high = self.float_of("clip_low"), self.float_of("clip_high")
+        if low > high:
+            yield Violation(
+                f"clip_low={low} is above clip_high={high}; DAPO's clip-higher raises clip_high"
+            )
+        yield from super().rules()
+
+
+@irdl_op_definition
+class CispoOp(PolicyLossOp):
+    """CISPO: the clipped ratio, detached, weights the policy gradient."""
+
+    name = "rpeg.loss.cispo"
+    SURFACE: ClassVar[str] = "cispo"
+    trajectories = operand("traj")
+    advantages = operand("tok.advantage | seq.advantage")
+    old = operand("tok.logprob")
+    weight = optional("tok.weight")
+    clip_high = required(FLOAT, least=0.0)
+    loss = gives("loss")
+
+    def old_logprobs(self) -> SSAValue:
+        return self.old
+
+    def weights(self) -> SSAValue | None:
+        return self.weight
+
+
+@irdl_op_definition
+class PolicyGradientOp(PolicyLossOp):
+    """REINFORCE: advantage times log-prob."""
+
+    name = "rpeg.loss.policy_gradient"
+    SURFACE: ClassVar[str] = "policy_gradient"
+    ANCHORED: ClassVar[bool] = False
+    trajectories = operand("traj")
+    advantages = operand("tok.advantage | seq.advantage")
+    weight = optional("tok.weight")
+    loss = gives("loss")
+
+    def weights(self) -> SSAValue | None:
+        return self.weight
+
+
+@irdl_op_definition
+class KlLossOp(LossOp):
+    """The divergence from a reference policy."""
+
+    name = "rpeg.loss.kl"
+    SURFACE: ClassVar[str] = "kl_loss"
+    trajectories = operand("traj")
+    reference = operand("tok.logprob")
+    coef = required(FLOAT)
+    estimator = setting(word("k1", "k2", "k3"), "k3")
+    loss = gives("loss")
+
+
+@irdl_op_definition
+class EntropyBonusOp(LossOp):
+    """Minus coef x the policy's entropy."""
+
+    name = "rpeg.loss.entropy"
+    SURFACE: ClassVar[str] = "entropy_bonus"
+    trajectories = operand("traj")
+    coef = required(FLOAT)
+    loss = gives("loss")
+
+
+@irdl_op_definition
+class ValueLossOp(LossOp):
+    """The critic's clipped squared error."""
+
+    name = "rpeg.loss.value"
+    SURFACE: ClassVar[str] = "value_loss"
+    trajectories = operand("traj")
+    returns = operand("tok.returns")
+    old = operand("tok.value")
+    clip = required(FLOAT, least=0.0)
+    coef = setting(FLOAT, 1.0)
+    loss = gives("loss")
+
+    def trained(self) -> str:
+        return self.old.type.owner if isinstance(self.old.type, TokenFieldType) else ""
+
+
+@irdl_op_definition
+class DistillOp(LossOp):
+    """The divergence from a teacher on the student's own trajectories."""
+
+    name = "rpeg.loss.distill"
+    SURFACE: ClassVar[str] = "distill"
+    trajectories = operand("traj")
+    teacher = operand("tok.logprob")
+    divergence = required(word("reverse_kl", "forward_kl"))
+    coef = setting(FLOAT, 1.0)
+    loss = gives("loss")
+
+    def rules(self) -> Iterator[Violation]:
+        y, teacher = self.trajectories.type, self.teacher.type
+        assert isinstance(y, TrajectoriesType) and isinstance(teacher, TokenFieldType)
+        if teacher.owner == y.owner:
+            yield Violation(f"the teacher must be another model than `{y.owner}`")
+        if y.lag[1] > 0:
+            yield Violation("distill is on-policy: its trajectories must come from weights @i")
+
+
+@irdl_op_definition
+class CrossEntropyOp(LossOp):
+    """Supervised loss on demonstrations."""
+
+    name = "rpeg.loss.cross_entropy"
+    SURFACE: ClassVar[str] = "cross_entropy"
+    examples = operand("demos")
+    coef = setting(FLOAT, 1.0)
+    loss = gives("loss")
+
+
+OPS: tuple[type[RpegOp], ...] = (
+    PpoClipOp,
+    CispoOp,
+    PolicyGradientOp,
+    KlLossOp,
+    EntropyBonusOp,
+    ValueLossOp,
+    DistillOp,
+    CrossEntropyOp,
+)

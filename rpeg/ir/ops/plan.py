@@ -1,0 +1,179 @@
+"""Where it runs: plans, their pools, and a line for each stage. No line of a plan can change a loss."""
+
+from collections.abc import Iterator, Sequence
+
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, SymbolNameConstraint, SymbolRefAttr
+from xdsl.irdl import (
+    irdl_op_definition,
+    prop_def,
+    region_def,
+    traits_def,
+)
+from xdsl.traits import NoTerminator, SymbolOpInterface
+
+from rpeg.ir import violations
+from rpeg.ir.attributes import RecordAttr
+from rpeg.ir.base import CheckedOp
+from rpeg.ir.checks import record_violations
+from rpeg.ir.clusters import Cluster, ClusterError, load_cluster
+from rpeg.ir.declared import symbol_name
+from rpeg.ir.records import CLAUSES, POOLS
+from rpeg.ir.settings import python_value
+from rpeg.ir.violations import Violation, hint
+
+
+@irdl_op_definition
+class PoolOp(CheckedOp):
+    """A part of the cluster: `rpeg.pool @rollout #rpeg.record<nodes, {which = [0, 39]}>`."""
+
+    name = "rpeg.pool"
+    sym_name = prop_def(SymbolNameConstraint())
+    shape = prop_def(RecordAttr)
+    traits = traits_def(SymbolOpInterface())
+    assembly_format = "$sym_name qualified($shape) attr-dict"
+
+    @property
+    def title(self) -> str:
+        """Its name."""
+        return symbol_name(self) or ""
+
+    @property
+    def bounds(self) -> tuple[int, int] | None:
+        """First and last unit, both included; None where the record does not say."""
+        held = self.shape.settings.get("nodes" if self.shape.kind == "cores" else "which")
+        numbers = python_value(held) if isinstance(held, ArrayAttr) else ()
+        if not isinstance(numbers, tuple) or len(numbers) != 2:
+            return None
+        low, high = numbers
+        return (low, high) if isinstance(low, int) and isinstance(high, int) else None
+
+    def gpus(self, cluster: Cluster) -> range | None:
+        """Its GPUs, numbered through the cluster; None for a pool of cores or outside the cluster."""
+        bounds = self.bounds
+        if bounds is None or self.shape.kind == "cores" or self._outside(cluster):
+            return None
+        per = cluster.gpus_per_node if self.shape.kind == "nodes" else 1
+        return range(bounds[0] * per, (bounds[1] + 1) * per)
+
+    def _outside(self, cluster: Cluster) -> str | None:
+        bounds = self.bounds
+        unit = "gpus" if self.shape.kind == "gpus" else "nodes"
+        limit = cluster.gpus if unit == "gpus" else cluster.nodes
+        if bounds is None or (bounds[0] <= bounds[1] < limit):
+            return None
+        return f"{bounds[0]}..{bounds[1]}: the cluster has {unit} 0..{limit - 1}"
+
+    def rules(self) -> Iterator[Violation]:
+        signature = POOLS.get(self.shape.kind)
+        if signature is None:
+            kind = self.shape.kind
+            yield Violation(f"`{kind}` is not a kind of pool{hint(kind, POOLS)}")
+            return
+        yield from record_violations(self.shape, signature)
+        cluster = plan_cluster(self)
+        message = self._outside(cluster) if cluster is not None else None
+        if message is not None:
+            yield Violation(message, violations.setting("which"))
+
+
+@irdl_op_definition
+class PlaceOp(CheckedOp):
+    """A stage, its pool, its clauses: `rpeg.place "y" on @rollout [#rpeg.record<par, {dp = 160, ...}>]`."""
+
+    name = "rpeg.place"
+    stage = prop_def(StringAttr)
+    pool = prop_def(SymbolRefAttr)
+    clauses = prop_def(ArrayAttr[RecordAttr])
+    assembly_format = "$stage `on` $pool $clauses attr-dict"
+
+    @property
+    def title(self) -> str:
+        """Name of the stage."""
+        return self.stage.data
+
+    @property
+    def pool_name(self) -> str:
+        """Name of the pool."""
+        return self.pool.string_value()
+
+    def clause(self, kind: str) -> RecordAttr | None:
+        """The clause of this kind, if the line has one."""
+        return next((c for c in self.clauses if c.kind == kind), None)
+
+    def rules(self) -> Iterator[Violation]:
+        from rpeg.ir.plan_rules import place_violations
+
+        misfits = {i: list(self._misfits(i, c)) for i, c in enumerate(self.clauses)}
+        yield from (v for found in misfits.values() for v in found)
+        yield from place_violations(self, [i for i, found in misfits.items() if not found])
+
+    def _misfits(self, index: int, record: RecordAttr) -> Iterator[Violation]:
+        signature = CLAUSES.get(record.kind)
+        if signature is None:
+            kind = record.kind
+            yield Violation(
+                f"`{kind}` is not a clause{hint(kind, CLAUSES)}", violations.clause(index)
+            )
+            return
+        for found in record_violations(record, signature, f"{index}."):
+            whole = found.anchor == violations.WHOLE
+            yield Violation(found.message, violations.clause(index) if whole else found.anchor)
+
+
+@irdl_op_definition
+class PlanOp(CheckedOp):
+    """A plan: pools and places on a cluster."""
+
+    name = "rpeg.plan"
+    sym_name = prop_def(SymbolNameConstraint())
+    cluster = prop_def(StringAttr)
+    body = region_def("single_block")
+    traits = traits_def(SymbolOpInterface(), NoTerminator())
+    assembly_format = "$sym_name `on` $cluster attr-dict-with-keyword $body"
+
+    @property
+    def title(self) -> str:
+        """Its name."""
+        return symbol_name(self) or ""
+
+    @property
+    def pools(self) -> Sequence[PoolOp]:
+        """Its pools, in the order of the text."""
+        return [op for op in self.body.block.ops if isinstance(op, PoolOp)]
+
+    @property
+    def places(self) -> Sequence[PlaceOp]:
+        """Its lines, in the order of the text."""
+        return [op for op in self.body.block.ops if isinstance(op, PlaceOp)]
+
+    def pool(self, name: str) -> PoolOp | None:
+        """The pool of this name."""
+        return next((p for p in self.pools if p.title == name), None)
+
+    def rules(self) -> Iterator[Violation]:
+        from rpeg.ir.plan_rules import plan_violations
+
+        try:
+            load_cluster(self.cluster.data)
+        except ClusterError as error:
+            yield Violation(str(error), violations.setting("cluster"))
+        yield from plan_violations(self)
+
+
+def plan_cluster(op: CheckedOp) -> Cluster | None:
+    """The cluster of the plan around an operation; None if it is not known."""
+    plan = op.parent_op()
+    if not isinstance(plan, PlanOp):
+        return None
+    try:
+        return load_cluster(plan.cluster.data)
+    except ClusterError:
+        return None
+
+
+def integers(low: int, high: int) -> ArrayAttr[IntegerAttr]:
+    """A closed range, as a pool's record holds it."""
+    return ArrayAttr([IntegerAttr(low, 64), IntegerAttr(high, 64)])
+
+
+OPS: tuple[type[CheckedOp], ...] = (PlanOp, PoolOp, PlaceOp)

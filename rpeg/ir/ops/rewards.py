@@ -1,0 +1,200 @@
+"""Operations on rewards and advantages: pure functions of per-token and per-response fields."""
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from xdsl.ir import Attribute
+from xdsl.irdl import irdl_op_definition, traits_def
+from xdsl.traits import Pure
+
+from rpeg.ir import violations
+from rpeg.ir.base import RpegOp, gives, hidden_optional, index_name, many, maybe, operand, required, setting
+from rpeg.ir.naming import name_of, trajectories_of
+from rpeg.ir.settings import FLOAT, FLOAT_OR_STATE, list_of, word
+from rpeg.ir.signature import Scope
+from rpeg.ir.types import ResponseFieldType, TokenFieldType, TrajectoriesType
+from rpeg.ir.violations import Violation
+
+
+def _token(field: Attribute) -> TokenFieldType:
+    assert isinstance(field, TokenFieldType)
+    return field
+
+
+@irdl_op_definition
+class WeightedSumOp(RpegOp):
+    """The sum of several rewards, each with its weight."""
+
+    name = "rpeg.weighted_sum"
+    SURFACE: ClassVar[str] = "weighted_sum"
+    rewards = many("seq.reward", at_least_one=True)
+    weights = required(list_of(FLOAT))
+    reward = gives("seq.reward")
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        return [ResponseFieldType("reward")]
+
+    def rules(self) -> Iterator[Violation]:
+        weights = self.value("weights")
+        assert isinstance(weights, tuple)
+        if len(weights) != len(self.rewards):
+            yield Violation(
+                f"weighted_sum has {len(self.rewards)} rewards and {len(weights)} weights"
+            )
+
+
+@irdl_op_definition
+class KlPenaltyOp(RpegOp):
+    """Reward minus coef x KL, per token."""
+
+    name = "rpeg.kl_penalty"
+    SURFACE: ClassVar[str] = "kl_penalty"
+    reward = operand("seq.reward | tok.reward")
+    policy = operand("tok.logprob")
+    reference = operand("tok.logprob")
+    coef_state = hidden_optional("state")
+    coef = maybe(FLOAT_OR_STATE)
+    estimator = setting(word("k1", "k2", "k3"), "k1")
+    penalised = gives("tok.reward")
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        return [TokenFieldType.of("reward")]
+
+    def rules(self) -> Iterator[Violation]:
+        if self.coef is None and self.coef_state is None:
+            yield Violation("kl_penalty needs the setting `coef`: write coef=0.2")
+
+
+@irdl_op_definition
+class SumTokensOp(RpegOp):
+    """The sum of a response's token rewards."""
+
+    name = "rpeg.sum_tokens"
+    SURFACE: ClassVar[str] = "sum_tokens"
+    rewards = operand("tok.reward")
+    reward = gives("seq.reward")
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        return [ResponseFieldType("reward")]
+
+
+@irdl_op_definition
+class ReturnsOp(RpegOp):
+    """Discounted sums of the rewards that follow each token."""
+
+    name = "rpeg.returns"
+    SURFACE: ClassVar[str] = "returns"
+    rewards = operand("tok.reward | seq.reward")
+    gamma = setting(FLOAT, 1.0, least=0.0)
+    sums = gives("tok.returns")
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        return [TokenFieldType.of("returns")]
+
+
+@irdl_op_definition
+class GaeOp(RpegOp):
+    """Generalised advantage estimation: advantages, and the returns that the critic learns."""
+
+    name = "rpeg.gae"
+    SURFACE: ClassVar[str] = "gae"
+    rewards = operand("tok.reward")
+    values = operand("tok.value")
+    gamma = setting(FLOAT, 1.0, least=0.0)
+    lambda_ = setting(FLOAT, 0.95, least=0.0, name="lambda")
+    advantages = gives("tok.advantage")
+    returns = gives("tok.returns")
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        return [TokenFieldType.of("advantage"), TokenFieldType.of("returns")]
+
+
+@irdl_op_definition
+class GroupAdvantageOp(RpegOp):
+    """Rewards against those of the same prompt: GRPO mean/std, Dr.GRPO mean/none, RLOO leave_one_out/none."""
+
+    name = "rpeg.group_advantage"
+    SURFACE: ClassVar[str] = "group_advantage"
+    SCOPE: ClassVar[Scope] = "group"
+    rewards = operand("seq.reward")
+    baseline = required(word("mean", "leave_one_out"))
+    scale = required(word("std", "none"))
+    advantages = gives("seq.advantage")
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        return [ResponseFieldType("advantage")]
+
+    def rules(self) -> Iterator[Violation]:
+        y = trajectories_of(self.rewards)
+        if y is not None and isinstance(y.type, TrajectoriesType) and y.type.n == 1:
+            yield Violation(
+                "group_advantage compares the responses of one prompt: generate needs n >= 2"
+            )
+
+
+@irdl_op_definition
+class WhitenOp(RpegOp):
+    """Zero mean, unit deviation over the whole batch: a barrier for streaming."""
+
+    name = "rpeg.whiten"
+    SURFACE: ClassVar[str] = "whiten"
+    SCOPE: ClassVar[Scope] = "batch"
+    advantages = operand("tok.advantage | tok.returns | seq.advantage")
+    whitened = gives("tok.advantage | seq.advantage")
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        if isinstance(self.advantages.type, ResponseFieldType):
+            return [ResponseFieldType("advantage")]
+        return [TokenFieldType.of("advantage")]
+
+
+@irdl_op_definition
+class ImportanceOp(RpegOp):
+    """Off-policy correction: truncated importance sampling, or masking."""
+
+    name = "rpeg.importance"
+    SURFACE: ClassVar[str] = "importance"
+    current = operand("tok.logprob")
+    behaviour = operand("tok.logprob")
+    cap = setting(FLOAT, 2.0, least=0.0)
+    mode = setting(word("truncate", "mask"), "truncate")
+    level = setting(word("token", "sequence"), "token")
+    weight = gives("tok.weight")
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        return [TokenFieldType.of("weight", _token(self.current.type).owner)]
+
+    def rules(self) -> Iterator[Violation]:
+        current, behaviour = _token(self.current.type), _token(self.behaviour.type)
+        if not behaviour.sampled:
+            yield Violation(
+                f"`{name_of(self.behaviour)}` is recomputed; importance needs the log-probs that "
+                "generate returned",
+                violations.operand(1),
+            )
+        if current.sampled or current.owner != behaviour.owner:
+            yield Violation(
+                f"importance needs logprob({behaviour.owner}@{index_name(self)}, ...) first, the "
+                "log-probs of the trained weights",
+                violations.operand(0),
+            )
+
+
+OPS: tuple[type[RpegOp], ...] = (
+    WeightedSumOp,
+    KlPenaltyOp,
+    SumTokensOp,
+    ReturnsOp,
+    GaeOp,
+    GroupAdvantageOp,
+    WhitenOp,
+    ImportanceOp,
+)

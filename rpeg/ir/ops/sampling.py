@@ -1,0 +1,306 @@
+"""Operations that read data, weights and trajectories: batch, generate, score, logprob, values."""
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import FloatAttr, SymbolRefAttr
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import irdl_op_definition, prop_def, result_def, traits_def
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import Pure
+
+from rpeg.ir import violations
+from rpeg.ir.attributes import plain
+from rpeg.ir.base import RpegOp, gives, hidden_result, many, maybe, operand, required, setting
+from rpeg.ir.naming import name_of
+from rpeg.ir.records import BOUND, OVERFLOW
+from rpeg.ir.settings import FLOAT, INT, TEXT, list_of, word
+from rpeg.ir.signature import Scope
+from rpeg.ir.types import (
+    CursorType,
+    DataType,
+    DemosType,
+    FlowType,
+    PromptsType,
+    ResponseFieldType,
+    StateType,
+    TokenFieldType,
+    ToolType,
+    TrajectoriesType,
+    UnknownType,
+    VerifierType,
+    WeightsType,
+)
+from rpeg.ir.violations import Violation
+
+LANGUAGE_MODEL = "model.policy | model.actor_critic"
+
+
+@irdl_op_definition
+class GetOp(RpegOp):
+    """A declared thing that never changes in the step: frozen weights, data, a verifier, a tool.
+
+    `%ref = rpeg.get @ref : !rpeg.weights<@ref, policy>`
+    """
+
+    name = "rpeg.get"
+    symbol = prop_def(SymbolRefAttr)
+    value_ = result_def(FlowType)
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        return [self.results[0].type]
+
+    @property
+    def symbol_name(self) -> str:
+        """Name of the declaration."""
+        return self.symbol.string_value()
+
+    @staticmethod
+    def of(symbol: str, value_type: Attribute) -> "GetOp":
+        """The declaration `symbol`, as a value of the given type."""
+        return GetOp.create(
+            properties={"symbol": SymbolRefAttr(symbol)}, result_types=[value_type]
+        )
+
+    def rules(self) -> Iterator[Violation]:
+        held = self.results[0].type
+        owner = held.owner if isinstance(held, WeightsType) else getattr(held, "symbol", None)
+        if owner != self.symbol_name:
+            yield Violation(f"@{self.symbol_name} is read as {held}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> "GetOp":
+        symbol = parser.parse_symbol_name().data
+        parser.parse_punctuation(":")
+        return cls.of(symbol, parser.parse_type())
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" @{self.symbol_name} : ")
+        printer.print_attribute(self.results[0].type)
+
+
+@irdl_op_definition
+class StaleOp(RpegOp):
+    """The same weights at older versions: the newest is `low` steps old, the oldest `high`.
+
+    Written as a version: `actor@i-1` is exact, `actor@[i-2..i]` any version of the window.
+    """
+
+    name = "rpeg.stale"
+    SCOPE: ClassVar[Scope] = "step"
+    weights = operand("model")
+    low = required(INT, least=0)
+    high = required(INT, least=0)
+    stale = gives("model")
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        held = self.weights.type
+        assert isinstance(held, WeightsType)
+        low, high = self.int_of("low"), self.int_of("high")
+        return [held.at(min(low, high), max(low, high))]
+
+    def rules(self) -> Iterator[Violation]:
+        if self.int_of("low") > self.int_of("high"):
+            yield Violation("the window of versions is empty: the older version comes first")
+
+
+@irdl_op_definition
+class PoisonOp(RpegOp):
+    """Stands for a value whose definition has an error, so that no rule speaks of what follows from it.
+
+    The front end makes it; no module that holds one leaves the front end.
+    """
+
+    name = "rpeg.poison"
+    poisoned = result_def(UnknownType)
+
+    def infer(self) -> Sequence[Attribute]:
+        return [UnknownType()]
+
+
+@irdl_op_definition
+class BatchOp(RpegOp):
+    """The next rows of a data set."""
+
+    name = "rpeg.batch"
+    SURFACE: ClassVar[str] = "batch"
+    SCOPE: ClassVar[Scope] = "batch"
+    source = operand("cursor.prompts | cursor.demos")
+    size = required(INT, least=1)
+    order = setting(word("shuffle", "sequential"), "shuffle")
+    seed = setting(INT, 0)
+    rows = gives("batch")
+    cursor = hidden_result("cursor")
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        cursor = self.source.type
+        assert isinstance(cursor, CursorType)
+        rows = PromptsType if cursor.what == "prompts" else DemosType
+        return [rows(self.int_of("size")), cursor]
+
+
+@irdl_op_definition
+class GenerateOp(RpegOp):
+    """Trajectories, and the log-probs under which they were sampled."""
+
+    name = "rpeg.generate"
+    SURFACE: ClassVar[str] = "generate"
+    PLACED: ClassVar[bool] = True
+    READS_OLD: ClassVar[bool] = True
+    weights = operand(LANGUAGE_MODEL)
+    prompts = operand("prompts")
+    tools = many("tool")
+    n = setting(INT, 1, least=1)
+    max_tokens = required(INT, least=1)
+    temperature = setting(FLOAT, 1.0, least=0.0)
+    top_p = setting(FLOAT, 1.0, least=0.0)
+    max_turns = setting(INT, 1, least=1)
+    stop = maybe(list_of(TEXT))
+    dtype = setting(word("bf16", "fp8", "fp32"), "bf16")
+    bound = maybe(BOUND)
+    overflow = maybe(OVERFLOW)
+    routing = setting(word("free", "record"), "free")
+    seed = setting(INT, 0)
+    trajectories = gives("traj")
+    logprobs = gives("tok.logprob")
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        weights, prompts = self.weights.type, self.prompts.type
+        assert isinstance(weights, WeightsType) and isinstance(prompts, PromptsType)
+        cut = self.float_of("top_p") < 1.0 or self.float_of("temperature") == 0.0
+        low, high = weights.lag
+        y = TrajectoriesType(
+            weights.model, prompts.size, self.int_of("n"), int(cut), max(low, 0), max(high, 0)
+        )
+        return [y, TokenFieldType.of("logprob", weights.owner, sampled=True)]
+
+    @classmethod
+    def complete(cls, operands: Sequence[SSAValue], settings: dict[str, Attribute]) -> None:
+        weights = operands[0].type if operands else None
+        if isinstance(weights, WeightsType) and weights.lag[0] != weights.lag[1]:
+            settings.setdefault("bound", plain("strict"))
+            settings.setdefault("overflow", plain("wait"))
+
+    def rules(self) -> Iterator[Violation]:
+        weights = self.weights.type
+        assert isinstance(weights, WeightsType)
+        low, high = weights.lag
+        if low < 0:
+            yield Violation(
+                "generate reads the weights of this step or older ones, not the next",
+                violations.operand(0),
+            )
+        for name in ("bound", "overflow"):
+            if name in self.properties and low == high:
+                yield Violation(
+                    f"`{name}` belongs to a window of versions: write the weights as "
+                    f"{weights.owner}@[i-2..i], or remove it"
+                )
+        top_p = self.properties["top_p"]
+        if isinstance(top_p, FloatAttr) and not 0.0 < top_p.value.data <= 1.0:
+            yield Violation(
+                f"top_p={top_p.value.data:g}: a share above 0 and at most 1.0",
+                violations.setting("top_p"),
+            )
+
+
+@irdl_op_definition
+class ScoreOp(RpegOp):
+    """One reward a response (outcome) or a token (process)."""
+
+    name = "rpeg.score"
+    SURFACE: ClassVar[str] = "score"
+    PLACED: ClassVar[bool] = True
+    scorer = operand("verifier | model.reward | model.process_reward | tool.environment")
+    trajectories = operand("traj")
+    reward = gives("tok.reward | seq.reward")
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        scorer = self.scorer.type
+        assert isinstance(scorer, FlowType)
+        per_token = scorer.what in ("process", "process_reward")
+        return [TokenFieldType.of("reward") if per_token else ResponseFieldType("reward")]
+
+
+@irdl_op_definition
+class LogprobOp(RpegOp):
+    """Log-probs of every sampled token under a model's weights, at the sampling temperature."""
+
+    name = "rpeg.logprob"
+    SURFACE: ClassVar[str] = "logprob"
+    PLACED: ClassVar[bool] = True
+    weights = operand(LANGUAGE_MODEL)
+    trajectories = operand("traj")
+    logprobs = gives("tok.logprob")
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        return [TokenFieldType.of("logprob", name_of(self.weights))]
+
+
+@irdl_op_definition
+class OnPolicyLogprobOp(RpegOp):
+    """The log-probs that the update itself computes, detached: exact where it takes one optimizer step.
+
+    Written by rpeg-eliminate-old-logprob; it has no surface.
+    """
+
+    name = "rpeg.on_policy_logprob"
+    trajectories = operand("traj")
+    logprobs = gives("tok.logprob")
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        held = self.trajectories.type
+        assert isinstance(held, TrajectoriesType)
+        return [TokenFieldType.of("logprob", held.owner)]
+
+
+@irdl_op_definition
+class ValuesOp(RpegOp):
+    """The critic's value of every position."""
+
+    name = "rpeg.values"
+    SURFACE: ClassVar[str] = "values"
+    PLACED: ClassVar[bool] = True
+    weights = operand("model.value | model.actor_critic")
+    trajectories = operand("traj")
+    values = gives("tok.value")
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        return [TokenFieldType.of("value", name_of(self.weights))]
+
+
+def value_type(kind: str, form: str, symbol: str) -> FlowType:
+    """The type of a declared thing of this kind and form, read with rpeg.get."""
+    match kind:
+        case "model":
+            return WeightsType(symbol, form, 0, 0)
+        case "data":
+            return DataType(symbol, form)
+        case "verifier":
+            return VerifierType(symbol, form)
+        case "tool":
+            return ToolType(symbol, form)
+        case _:
+            return StateType(symbol, form)
+
+
+OPS: tuple[type[RpegOp], ...] = (
+    BatchOp,
+    GenerateOp,
+    ScoreOp,
+    LogprobOp,
+    ValuesOp,
+    GetOp,
+    StaleOp,
+    PoisonOp,
+    OnPolicyLogprobOp,
+)

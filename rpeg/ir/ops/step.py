@@ -1,0 +1,119 @@
+"""The step: a block whose arguments are the states as it starts, and whose yield gives them as it ends."""
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Self
+
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, i64
+from xdsl.ir import Attribute, BlockArgument, Region
+from xdsl.irdl import irdl_op_definition, prop_def, region_def
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+
+from rpeg.ir import violations
+from rpeg.ir.base import CheckedOp
+from rpeg.ir.ops.regions import YieldOp
+from rpeg.ir.types import CursorType, OptimizerType, StateType, WeightsType
+from rpeg.ir.violations import Violation
+
+KEPT: tuple[type[Attribute], ...] = (WeightsType, OptimizerType, CursorType, StateType)
+
+
+def state_key(value_type: Attribute) -> tuple[str, str] | None:
+    """(kind, declared name) of a state's type: equal for all versions of one state."""
+    match value_type:
+        case WeightsType() | OptimizerType():
+            return value_type.KIND, value_type.owner
+        case CursorType() | StateType():
+            return value_type.KIND, value_type.symbol
+        case _:
+            return None
+
+
+@irdl_op_definition
+class StepOp(CheckedOp):
+    """One step of training, run `count` times.
+
+    `rpeg.step i < 300 (%actor : !rpeg.weights<@actor, policy>, ...) { ... rpeg.yield %actor_1, ... }`
+    """
+
+    name = "rpeg.step"
+    INDEX: ClassVar[str] = "i"
+    index = prop_def(StringAttr)
+    count = prop_def(IntegerAttr)
+    body = region_def("single_block")
+
+    @staticmethod
+    def of(index: str, count: int, body: Region) -> "StepOp":
+        """A step with this index name and count."""
+        properties: dict[str, Attribute] = {
+            "index": StringAttr(index),
+            "count": IntegerAttr(count, i64),
+        }
+        return StepOp.create(properties=properties, regions=[body])
+
+    @property
+    def steps(self) -> int:
+        """How many times it runs: the upper limit, and the horizon of LR schedules."""
+        return int(self.count.value.data)
+
+    @property
+    def states(self) -> Sequence[BlockArgument]:
+        """The states as the step starts."""
+        return self.body.block.args
+
+    @property
+    def ending(self) -> YieldOp:
+        """What it yields; only on a verified step."""
+        last = self.body.block.last_op
+        assert isinstance(last, YieldOp)
+        return last
+
+    def rules(self) -> Iterator[Violation]:
+        if self.steps < 1:
+            yield Violation(
+                f"a step runs at least once: {self.index.data} < 1 or more",
+                violations.setting("count"),
+            )
+        last = self.body.block.last_op
+        if not isinstance(last, YieldOp):
+            yield Violation("a step ends with rpeg.yield")
+            return
+        yield from self._yield_rules(last)
+
+    def _yield_rules(self, last: YieldOp) -> Iterator[Violation]:
+        if len(last.operands) != len(self.states):
+            yield Violation(
+                f"a step yields each of its {len(self.states)} states once; this one yields "
+                f"{len(last.operands)}"
+            )
+            return
+        for index, (start, end) in enumerate(zip(self.states, last.operands, strict=True)):
+            if state_key(start.type) != state_key(end.type):
+                yield Violation(
+                    f"state {index + 1} starts as {start.type} and ends as {end.type}"
+                )
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        index = parser.parse_identifier()
+        parser.parse_punctuation("<")
+        count = parser.parse_integer(allow_boolean=False, allow_negative=False)
+        arguments = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument)
+        body = parser.parse_region(arguments)
+        return cls.create(
+            properties={"index": StringAttr(index), "count": IntegerAttr(count, i64)},
+            attributes=parser.parse_optional_attr_dict(),
+            regions=[body],
+        )
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {self.index.data} < {self.steps} (")
+        printer.print_list(self.states, printer.print_block_argument)
+        printer.print_string(") ")
+        printer.print_region(self.body, print_entry_block_args=False)
+        if self.attributes:
+            printer.print_string(" ")
+            printer.print_attr_dict(self.attributes)
+
+
+OPS: tuple[type[CheckedOp], ...] = (StepOp,)

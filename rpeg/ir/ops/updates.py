@@ -1,0 +1,204 @@
+"""Operations that make the next version of a state."""
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import SymbolRefAttr
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import irdl_op_definition, opt_prop_def, traits_def
+from xdsl.traits import Pure
+
+from rpeg.ir import violations
+from rpeg.ir.base import RpegOp, gives, hidden, hidden_result, index_name, many, operand, required, setting
+from rpeg.ir.declared import declaration, place_in_file
+from rpeg.ir.naming import name_of, trajectories_of
+from rpeg.ir.ops.losses import LossOp
+from rpeg.ir.settings import BOOL, FLOAT, INT, word
+from rpeg.ir.signature import Scope
+from rpeg.ir.types import NEXT, LossType, OptimizerType, TrajectoriesType, WeightsType
+from rpeg.ir.violations import Violation
+
+TRAINABLE = "model.policy | model.value | model.actor_critic"
+AGGREGATIONS = word(
+    "token_mean", "seq_mean_token_mean", "seq_mean_token_sum", records=("constant",)
+)
+
+
+def _weights(value: SSAValue) -> WeightsType:
+    assert isinstance(value.type, WeightsType)
+    return value.type
+
+
+@irdl_op_definition
+class UpdateOp(RpegOp):
+    """epochs x minibatches optimizer steps on the sum of the losses."""
+
+    name = "rpeg.update"
+    SURFACE: ClassVar[str] = "update"
+    SCOPE: ClassVar[Scope] = "batch"
+    PLACED: ClassVar[bool] = True
+    weights = operand(TRAINABLE)
+    optimizer = hidden("opt")
+    losses = many("loss", at_least_one=True)
+    agg = required(AGGREGATIONS)
+    epochs = setting(INT, 1, least=1)
+    minibatches = setting(INT, 1, least=1)
+    shuffle = setting(BOOL, True)
+    routing = setting(word("free", "replay"), "free")
+    seed = setting(INT, 0)
+    updated = gives("next")
+    optimizer_after = hidden_result("opt")
+    traits = traits_def(Pure())
+
+    @property
+    def optimizer_steps(self) -> int:
+        """Optimizer steps in one update."""
+        return self.int_of("epochs") * self.int_of("minibatches")
+
+    def infer(self) -> Sequence[Attribute]:
+        weights = _weights(self.weights)
+        return [weights.at(NEXT, NEXT), OptimizerType(weights.model)]
+
+    def makes(self) -> str:
+        """Name of the model whose next version this is."""
+        return _weights(self.weights).owner
+
+    def rules(self) -> Iterator[Violation]:
+        owner = _weights(self.weights).owner
+        yield from self._version_rule(owner)
+        yield from self._optimizer_rule(owner)
+        for index, loss in enumerate(self.losses):
+            yield from self._loss_rules(owner, index + 2, loss)
+        yield from self._size_rule()
+
+    def _version_rule(self, owner: str) -> Iterator[Violation]:
+        i = index_name(self)
+        if _weights(self.weights).lag == (NEXT, NEXT) or _updated_before(self, owner):
+            yield Violation(
+                f"{owner}@{i}+1 is made twice: a state gets one new version a step; give both losses "
+                "to one update",
+                violations.result(0),
+            )
+
+    def _optimizer_rule(self, owner: str) -> Iterator[Violation]:
+        model = declaration(self, owner)
+        if model is not None and "optim" not in model.properties:
+            yield Violation(
+                f"`{owner}` has no optimizer: add optim=adamw(lr=...) to its declaration at "
+                f"{place_in_file(model) or 'the top'}",
+                violations.operand(0),
+            )
+
+    def _loss_rules(self, owner: str, index: int, loss: SSAValue) -> Iterator[Violation]:
+        if isinstance(loss.type, LossType) and loss.type.owner not in ("", owner):
+            yield Violation(
+                f"`{name_of(loss)}` is a loss of `{loss.type.owner}`, this update trains `{owner}`",
+                violations.operand(index),
+            )
+        maker = loss.owner
+        if self.optimizer_steps > 1 and isinstance(maker, LossOp) and not maker.ANCHORED:
+            yield Violation(
+                f"{maker.SURFACE} is right for one optimizer step; this update takes "
+                f"{self.optimizer_steps} (epochs x minibatches): use ppo_clip, or 1",
+                violations.operand(index),
+            )
+
+    def _size_rule(self) -> Iterator[Violation]:
+        parts = self.int_of("minibatches")
+        for size, what in _batch_sizes(self.losses):
+            if size % parts:
+                yield Violation(
+                    f"{what} do not divide into {parts} minibatches",
+                    violations.setting("minibatches"),
+                )
+                return
+
+
+def _batch_sizes(losses: Sequence[SSAValue]) -> Iterator[tuple[int, str]]:
+    """Samples that each loss trains on, and how a message says it."""
+    for loss in losses:
+        maker = loss.owner
+        y = maker.operands[0] if isinstance(maker, LossOp) and maker.operands else None
+        whole = trajectories_of(y) if y is not None else None
+        if whole is not None and isinstance(whole.type, TrajectoriesType):
+            prompts, n = whole.type.prompts.data, whole.type.n
+            yield prompts * n, f"{prompts} prompts x {n} = {prompts * n} samples"
+
+
+def _updated_before(op: Operation, owner: str) -> bool:
+    """Whether an update above `op` in its step already makes the owner's next version."""
+    step = op.parent_op()
+    while step is not None and step.name != "rpeg.step":
+        step = step.parent_op()
+    if step is None:
+        return False
+    for other in step.walk():
+        if other is op:
+            return False
+        if isinstance(other, UpdateOp | CopyOp | EmaOp) and other.makes() == owner:
+            return True
+    return False
+
+
+@irdl_op_definition
+class CopyOp(RpegOp):
+    """The next version of a model is another's weights."""
+
+    name = "rpeg.copy"
+    SURFACE: ClassVar[str] = "copy"
+    SCOPE: ClassVar[Scope] = "step"
+    source = operand("model")
+    target = opt_prop_def(SymbolRefAttr)
+    copied = gives("next")
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        weights = _weights(self.source)
+        return [WeightsType(self.target or weights.model, weights.role, NEXT, NEXT)]
+
+    def makes(self) -> str:
+        """Name of the model whose next version this is."""
+        return self.target.string_value() if self.target else _weights(self.source).owner
+
+
+@irdl_op_definition
+class EmaOp(RpegOp):
+    """The next version is a moving average: decay x average + (1 - decay) x source."""
+
+    name = "rpeg.ema"
+    SURFACE: ClassVar[str] = "ema"
+    SCOPE: ClassVar[Scope] = "step"
+    average = operand("model")
+    source = operand(TRAINABLE)
+    decay = required(FLOAT, least=0.0)
+    averaged = gives("next")
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        return [_weights(self.average).at(NEXT, NEXT)]
+
+    def makes(self) -> str:
+        """Name of the model whose next version this is."""
+        return _weights(self.average).owner
+
+
+@irdl_op_definition
+class KlControllerOp(RpegOp):
+    """The next KL coefficient, from how far the policy is from its reference."""
+
+    name = "rpeg.kl_controller"
+    SURFACE: ClassVar[str] = "kl_controller"
+    SCOPE: ClassVar[Scope] = "batch"
+    coef = operand("state.scalar")
+    policy = operand("tok.logprob")
+    reference = operand("tok.logprob")
+    target = required(FLOAT)
+    horizon = required(INT, least=1)
+    adapted = gives("next")
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        return [self.coef.type]
+
+
+OPS: tuple[type[RpegOp], ...] = (UpdateOp, CopyOp, EmaOp, KlControllerOp)

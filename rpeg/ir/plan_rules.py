@@ -1,0 +1,215 @@
+"""Rules of plans: stages and pools exist, products match, streams are legal, new weights arrive.
+
+They speak of the step that a plan is for; `rpeg.ir.ops.plan` calls them from its verifiers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from xdsl.dialects.builtin import StringAttr
+
+from rpeg.ir import violations
+from rpeg.ir.attributes import RecordAttr
+from rpeg.ir.base import RpegOp
+from rpeg.ir.declared import declarations, place_in_file, symbol_name
+from rpeg.ir.ops.effects import EvalOp
+from rpeg.ir.ops.plan import PlaceOp, PlanOp, plan_cluster
+from rpeg.ir.ops.sampling import GenerateOp
+from rpeg.ir.ops.updates import UpdateOp
+from rpeg.ir.records import CLAUSES
+from rpeg.ir.settings import python_value
+from rpeg.ir.signature import SCOPES
+from rpeg.ir.stages import between, moving, scope_of, stages, value_names
+from rpeg.ir.types import WeightsType
+from rpeg.ir.violations import Violation, hint
+
+
+def place_violations(place: PlaceOp, sound: Sequence[int]) -> Iterator[Violation]:
+    """Broken rules of one line; `sound` are the clauses that fit their signatures."""
+    plan = place.parent_op()
+    if not isinstance(plan, PlanOp):
+        yield Violation("rpeg.place belongs into rpeg.plan")
+        return
+    yield from _stage_rule(plan, place)
+    if plan.pool(place.pool_name) is None:
+        pools = [p.title for p in plan.pools]
+        yield Violation(
+            f"`{place.pool_name}` is not a pool of this plan{hint(place.pool_name, pools)}",
+            violations.setting("pool"),
+        )
+    for index in sound:
+        record = list(place.clauses)[index]
+        for message in _clause_messages(plan, place, record):
+            yield Violation(message, violations.clause(index))
+    message = _unpublished(plan, place)
+    if message is not None:
+        yield Violation(message)
+
+
+def _stage_rule(plan: PlanOp, place: PlaceOp) -> Iterator[Violation]:
+    name, known = place.title, stages(plan)
+    tools = {symbol_name(d) for d in declarations(plan) if d.name == "rpeg.tool"}
+    if name not in known and name not in tools:
+        yield Violation(_not_a_stage(plan, name, known))
+        return
+    first = next(p for p in plan.places if p.title == name)
+    if first is not place:
+        yield Violation(f"`{name}` already has a line at {place_in_file(first)}")
+
+
+def _not_a_stage(plan: PlanOp, name: str, known: dict[str, RpegOp]) -> str:
+    named = [n for n, op in known.items() if name == op.SURFACE]
+    if name in value_names(plan):
+        return f"`{name}` needs no place: it runs with the stage that reads it"
+    if named:
+        return f"a plan names a stage by its first result: write {' or '.join(named)}, not {name}"
+    return f"`{name}` is not a stage{hint(name, known)}; a stage is named by its first result"
+
+
+def _clause_messages(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[str]:
+    match record.kind:
+        case "par":
+            yield from _par(plan, place, record)
+        case "resid":
+            yield from _resid(plan, place, record)
+        case "mb" | "stream" if len(record.settings) - len(CLAUSES[record.kind].operands) != 1:
+            yield f"{record.kind} takes one of {', '.join(CLAUSES[record.kind].settings)}"
+        case "stream":
+            yield from _stream(plan, place, record)
+        case "publish":
+            yield from _publish(plan, place, record)
+        case "fuse":
+            yield from _stage_argument(plan, record, "with")
+        case _:
+            pass
+
+
+def setting(record: RecordAttr, name: str, default: int = 1) -> int:
+    """A whole-number setting of a clause."""
+    value = python_value(record.settings.get(name))
+    return value if isinstance(value, int) else default
+
+
+def _par(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[str]:
+    size = 1
+    for axis in ("tp", "pp", "cp", "dp"):
+        size *= setting(record, axis)
+    pool, cluster = plan.pool(place.pool_name), plan_cluster(place)
+    gpus = pool.gpus(cluster) if pool is not None and cluster is not None else None
+    if gpus is not None and size != len(gpus):
+        yield f"tp x pp x cp x dp = {size}, the pool `{place.pool_name}` has {len(gpus)} GPUs"
+    ep = setting(record, "ep")
+    if setting(record, "dp") * setting(record, "cp") % ep:
+        yield f"ep={ep} does not divide dp x cp"
+
+
+def _model_of(plan: PlanOp, place: PlaceOp) -> str | None:
+    """The model that a stage works with."""
+    op = stages(plan).get(place.title)
+    types = (v.type for v in op.operands) if op is not None else ()
+    return next((t.owner for t in types if isinstance(t, WeightsType)), None)
+
+
+def _resid(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[str]:
+    """Memory belongs to a model in a pool, not to a stage: lines that speak of one must agree."""
+    model = _model_of(plan, place)
+    for other in plan.places:
+        if other is place or model is None:
+            return
+        theirs = other.clause("resid")
+        same = other.pool_name == place.pool_name and _model_of(plan, other) == model
+        if same and theirs is not None and theirs != record:
+            yield (
+                f"`{model}` in pool `{place.pool_name}` has another resid at "
+                f"{place_in_file(other)}: say it once, or the same"
+            )
+            return
+
+
+def _argument(record: RecordAttr, name: str) -> str:
+    held = record.settings.get(name)
+    return held.data if isinstance(held, StringAttr) else ""
+
+
+def _stage_argument(plan: PlanOp, record: RecordAttr, name: str) -> Iterator[str]:
+    known, stage = stages(plan), _argument(record, name)
+    if stage not in known:
+        yield f"`{stage}` is not a stage of this plan{hint(stage, known)}"
+
+
+def _stream(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[str]:
+    """Every operation from the streamed source to this stage must be a map on the chunk."""
+    problems = list(_stage_argument(plan, record, "source"))
+    yield from problems
+    known, chunk = stages(plan), "group" if "groups" in record.settings else "sample"
+    stage = known.get(place.title)
+    if problems or stage is None:
+        return
+    for op in between(stage, known[_argument(record, "source")]):
+        scope = scope_of(op)
+        if SCOPES.index(scope) > SCOPES.index("group" if chunk == "group" else "sample"):
+            line = (place_in_file(op) or "?").partition(":")[0]
+            way = f"on the way from `{_argument(record, 'source')}`"
+            where = "" if op is stage else f" (line {line}, {way})"
+            yield (
+                f"{op.SURFACE}{where} works on a whole {scope}: `{place.title}` can't start on "
+                f"{chunk}s"
+            )
+            return
+
+
+def _publish(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[str]:
+    stage, to = stages(plan).get(place.title), _argument(record, "to")
+    if plan.pool(to) is None:
+        yield f"`{to}` is not a pool of this plan{hint(to, [p.title for p in plan.pools])}"
+    if stage is not None and not isinstance(stage, UpdateOp):
+        yield "publish belongs to an update: it sends the new weights to a pool"
+
+
+def plan_violations(plan: PlanOp) -> Iterator[Violation]:
+    """Broken rules of a plan as a whole."""
+    yield from _overlaps(plan)
+    missing = [name for name in stages(plan) if name not in {p.title for p in plan.places}]
+    if missing and plan.places:
+        yield Violation(
+            f"the plan leaves {', '.join(missing)} open: `rpeg plan` fills them in", severity="note"
+        )
+
+
+def _overlaps(plan: PlanOp) -> Iterator[Violation]:
+    pools = list(plan.pools)
+    for index, pool in enumerate(pools):
+        cluster = plan_cluster(pool)
+        mine = set(pool.gpus(cluster) or ()) if cluster is not None else set[int]()
+        for other in pools[:index]:
+            theirs = set(other.gpus(cluster) or ()) if cluster is not None else set[int]()
+            common = mine & theirs
+            if common and common not in (mine, theirs):
+                yield Violation(
+                    f"the pools `{other.title}` and `{pool.title}` share {len(common)} GPUs: pools "
+                    "are disjoint, equal or nested"
+                )
+
+
+def _unpublished(plan: PlanOp, place: PlaceOp) -> str | None:
+    """The message for an update's line whose new weights miss a reader, if one does.
+
+    A reader in another pool needs a publish; an engine needs one even in the pool that trains.
+    """
+    model, known, moved = place.title, stages(plan), moving(plan)
+    if not isinstance(known.get(model), UpdateOp) or model not in moved:
+        return None
+    published = (c for c in place.clauses if c.kind == "publish")
+    sent = {_argument(c, "to") for c in published}
+    for line in plan.places:
+        reader = known.get(line.title)
+        if reader is None or isinstance(reader, UpdateOp) or _model_of(plan, line) != model:
+            continue
+        engine = isinstance(reader, GenerateOp | EvalOp)
+        if line.pool_name not in sent and (engine or line.pool_name != place.pool_name):
+            return (
+                f"the new weights of `{model}` never reach `{line.title}` in pool "
+                f"`{line.pool_name}`: add publish({line.pool_name}, mode=...) to this line"
+            )
+    return None

@@ -1,0 +1,43 @@
+"""Verification that reports every broken rule at its place, where xDSL's stops at the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xdsl.ir import Operation
+from xdsl.utils.exceptions import VerifyException
+
+from rpeg.ir import violations
+from rpeg.ir.base import CheckedOp
+from rpeg.ir.diagnostics import Diagnostic, has_errors, in_order
+from rpeg.ir.order import order_violations
+from rpeg.ir.sources import Sources
+from rpeg.ir.violations import Violation
+
+
+def diagnose(module: Operation, sources: Sources) -> list[Diagnostic]:
+    """Every problem of a module. Warnings and notes only where there is no error: they may follow from it."""
+    found = [
+        Diagnostic(sources.position(op, v.anchor), v.message, v.severity, sources.file)
+        for op, v in _problems(module)
+    ]
+    unique = list(dict.fromkeys(in_order(found)))
+    return [d for d in unique if d.severity == "error"] if has_errors(unique) else unique
+
+
+def _problems(module: Operation) -> Iterator[tuple[Operation, Violation]]:
+    for op in module.walk():
+        yield from ((op, v) for v in _op_problems(op))
+    for op, index, message in order_violations(module):
+        yield op, Violation(message, violations.operand(index))
+
+
+def _op_problems(op: Operation) -> list[Violation]:
+    found = list(op.violations()) if isinstance(op, CheckedOp) else []
+    if any(v.severity == "error" for v in found):
+        return found
+    try:
+        op.verify(verify_nested_ops=False)
+    except VerifyException as error:
+        found.append(Violation(str(error)))
+    return found

@@ -1,0 +1,66 @@
+"""A broken rule, and which part of the operation it is about."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from xdsl.utils.exceptions import VerifyException
+
+Part = Literal["op", "operand", "result", "setting", "clause"]
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """A part of an operation: the whole of it, operand or result number `key`, setting `key`, clause `key`."""
+
+    part: Part = "op"
+    key: int | str = 0
+
+
+WHOLE = Anchor()
+
+
+def operand(index: int) -> Anchor:
+    """Operand number `index`."""
+    return Anchor("operand", index)
+
+
+def result(index: int) -> Anchor:
+    """Result number `index`."""
+    return Anchor("result", index)
+
+
+def setting(name: str) -> Anchor:
+    """The value of setting `name`; `optim.lr` is one inside a record."""
+    return Anchor("setting", name)
+
+
+def clause(index: int) -> Anchor:
+    """Clause number `index` of a plan's line."""
+    return Anchor("clause", index)
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One broken rule."""
+
+    message: str
+    anchor: Anchor = WHOLE
+    severity: Literal["error", "warning", "note"] = "error"
+
+
+class RuleBroken(VerifyException):
+    """Raised by an operation's own verifier for the first broken rule."""
+
+    def __init__(self, violation: Violation) -> None:
+        super().__init__(violation.message)
+        self.violation = violation
+
+
+def hint(word: str, choices: Iterable[str]) -> str:
+    """`; did you mean ...?` where one of the choices is near, else nothing."""
+    near = difflib.get_close_matches(word, sorted(choices), 1, 0.6)
+    return f"; did you mean `{near[0]}`?" if near else ""
