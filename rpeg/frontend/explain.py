@@ -14,7 +14,7 @@ from rpeg.ir.diagnostics import Diagnostic, Position
 
 _CLOSING = {"LPAR": ")", "LSQB": "]"}
 _DECLARING = frozenset({"MODEL", "DATA", "VERIFIER", "TOOL", "STATE", "PARAM", "ALLOW"})
-_VALUES = frozenset({"NAME", "INT", "FLOAT", "STRING", "DOLLAR_NAME"})
+_VALUES = frozenset({"NAME", "INT", "FLOAT", "STRING", "PARAM_NAME"})
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,9 @@ def _line_ends_early(b: Break) -> Diagnostic | None:
         expected = alternatives(b.accepts)
         return Diagnostic(b.gap, f"expected {expected}, found the end of the line")
     missing = f"expected `,` or `{_CLOSING[b.bracket.type]}` at the end of the line"
-    reason = f"the `{b.bracket}` of column {b.bracket.column} is open"
+    same_line = b.bracket.line == b.gap.line
+    place = f"column {b.bracket.column}" if same_line else str(start_of(b.bracket))
+    reason = f"the `{b.bracket}` of {place} is open"
     return Diagnostic(b.gap, f"{missing}: {reason}; a line goes on only after `(`, `[` or `,`")
 
 

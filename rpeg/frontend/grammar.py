@@ -15,7 +15,7 @@ WORDS = {
     "INT": "a number",
     "FLOAT": "a number",
     "STRING": 'a string "..."',
-    "DOLLAR_NAME": "a $param",
+    "PARAM_NAME": "a $param",
     "QUANTITY": "a quantity",
     "_NL": "the end of the line",
     "SIGN": "`+` or `-`",
