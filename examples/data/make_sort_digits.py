@@ -1,7 +1,7 @@
 """Writes `sort_digits/*.jsonl`: put a row of digits in order, `5281407=` -> `0124578`.
 
-Four sets, no prompt in two of them: `warmup` (demonstrations of 4 to 7 digits), `stopping` (where the
-warm-up is measured to end it), `train` and `heldout` (5 to 7 digits). The same bytes every time.
+Four sets, no prompt in two of them: `warmup` (demonstrations of 4 to 7 digits), `stopping` (where
+the warm-up is measured, to end it), `train` and `heldout` (5 to 7 digits). Always the same bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 SETS = {"heldout": (1024, 5), "stopping": (256, 5), "train": (8000, 5), "warmup": (6000, 4)}
 """Name -> (rows, fewest digits)."""
 MOST_DIGITS = 7
-SEED = 20260729
+SEED = 1
 
 
 def fresh_digits(numbers: random.Random, fewest: int, seen: set[str]) -> Iterator[str]:

@@ -201,7 +201,7 @@ class Run:
             write_rollouts(self.folder.rollouts, rollouts)
 
     def finish(self) -> None:
-        """Marks the run finished and leaves the world."""
+        """Marks the run finished and lets go of its folder. Collective."""
         if world.rank() == 0 and not self.done:
             self._close_logs()
             line = read_metrics(self.folder.metrics)[-1:]
@@ -213,6 +213,8 @@ class Run:
             )
             self.folder.write(self.record)
         world.barrier()
+        if self._lock is not None:
+            self._lock.close()
 
     # Inside.
 

@@ -1,0 +1,108 @@
+"""Metrics, their file, the lines people see, the plot."""
+
+from __future__ import annotations
+
+import io
+import math
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from rpeg.runtime.errors import RunFolderFailure
+from rpeg.runtime.metrics import MetricsFile, StepMetrics, main_reward, read_metrics
+from rpeg.runtime.progress import LiveView, PlainView, format_duration, format_figures
+from rpeg.runtime.report import moving_mean, plot_run
+
+LINE = {
+    "step": 20,
+    "seconds": 0.5,
+    "reward/fmt": 1.0,
+    "reward/r": 0.4123,
+    "loss": -0.01234,
+    "length/mean": 6.14,
+    "tokens_per_s": 1234.4,
+    "eval/heldout": 0.3333,
+}
+
+
+def test_means_weigh_by_what_they_count() -> None:
+    metrics = StepMetrics()
+    metrics.add("loss", 1.0, weight=3)
+    metrics.add("loss", 5.0, weight=1)
+    metrics.add("tokens", 3, how="sum")
+    metrics.add("tokens", 4, how="sum")
+    metrics.add("longest", 3, how="max")
+    metrics.add("longest", 2, how="max")
+    assert metrics.merge() == {"loss": 2.0, "tokens": 7, "longest": 3}
+    assert metrics.merge() == {}
+
+
+def test_file_keeps_what_is_not_finite_valid_json(tmp_path: Path) -> None:
+    file = MetricsFile(tmp_path / "metrics.jsonl")
+    file.append({"step": 1, "loss": math.nan, "grad_norm": math.inf, "kl": 0.25})
+    assert read_metrics(file.path) == [{"step": 1, "loss": None, "grad_norm": None, "kl": 0.25}]
+
+
+def test_file_leaves_out_a_line_cut_short_and_drops_what_is_past_a_step(tmp_path: Path) -> None:
+    file = MetricsFile(tmp_path / "metrics.jsonl")
+    for step in (1, 2, 3):
+        file.append({"step": step})
+    with file.path.open("a") as handle:
+        handle.write('{"step": 4, "lo')
+    assert [line["step"] for line in read_metrics(file.path)] == [1, 2, 3]
+    file.drop_after(2)
+    file.append({"step": 3})
+    assert [line["step"] for line in read_metrics(file.path)] == [1, 2, 3]
+
+
+def test_main_reward_is_the_last_one() -> None:
+    assert main_reward(LINE) == "reward/r"
+    assert main_reward({"loss": 1.0}) is None
+
+
+def test_figures_of_a_step() -> None:
+    assert format_figures(LINE) == (
+        "reward 0.412  loss -0.0123  len 6.1  1,234 tok/s  heldout 0.333"
+    )
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(44.6, "45s"), (80, "1m20s"), (11100, "3h05m")])
+def test_durations(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text
+
+
+def test_plain_lines_hold_the_eta_and_always_the_last_step() -> None:
+    out = io.StringIO()
+    view = PlainView(Console(file=out, width=40), steps=22)
+    for step in (20, 21, 22):
+        view.show({"step": step, "seconds": 0.5, "loss": 1.0})
+    assert out.getvalue().splitlines() == [
+        "step 20/22  loss 1.0000  eta 1s",
+        "step 22/22  loss 1.0000  eta 0s",
+    ]
+
+
+def test_live_view_keeps_evaluations_above_the_bar() -> None:
+    out = io.StringIO()
+    view = LiveView(Console(file=out, force_terminal=True, width=120), "sort", steps=40, done=0)
+    view.show(LINE)
+    view.close()
+    assert "step 20  heldout 0.3333" in out.getvalue()
+    assert "20/40" in out.getvalue() and "eta 10s" in out.getvalue()
+
+
+def test_moving_mean() -> None:
+    assert moving_mean([1.0, 3.0, 5.0], width=2) == [1.0, 2.0, 4.0]
+
+
+def test_plot_of_a_run(tmp_path: Path) -> None:
+    file = MetricsFile(tmp_path / "metrics.jsonl")
+    for step in range(1, 6):
+        file.append({**LINE, "step": step})
+    assert plot_run(tmp_path, tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_plot_of_nothing(tmp_path: Path) -> None:
+    with pytest.raises(RunFolderFailure, match="holds no metrics"):
+        plot_run(tmp_path, tmp_path / "run.png")

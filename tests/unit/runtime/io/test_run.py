@@ -1,0 +1,215 @@
+"""A run's life: loop, stop, checkpoint, a kill, another launch, the end."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from rpeg.runtime.errors import CheckpointFailure, LayoutFailure, RunFolderFailure, RuntimeFailure
+from rpeg.runtime.metrics import read_metrics
+from rpeg.runtime.rollouts import rollout_steps
+from rpeg.runtime.run import Run, start
+from rpeg.runtime.trajectories import Trajectories
+
+Launch = Callable[..., Run]
+Train = Callable[..., float]
+
+
+class Counter:
+    """A part of the state: adds each step's number."""
+
+    def __init__(self, run: Run) -> None:
+        self.total = torch.zeros(1)
+        run.attach("counter", self)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"total": self.total}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.total = state["total"]
+
+
+@pytest.fixture
+def train(completions: Callable[..., Trajectories]) -> Train:
+    """A program: adds up step numbers, reports two completions a step, saves every second step."""
+
+    def program(run: Run, die_in: int | None = None) -> float:
+        counter = Counter(run)
+        run.restore()
+        for i in run.loop():
+            counter.total += i
+            run.log("loss", float(counter.total))
+            run.report(completions(["a", "bcd"]), r=torch.tensor([0.0, 1.0]))
+            if i == die_in:
+                raise KeyboardInterrupt
+            if run.every(i, steps=2):
+                run.checkpoint(keep=2)
+        run.finish()
+        return float(counter.total)
+
+    return program
+
+
+def forget(run: Run) -> None:
+    """As if the process had died: its lock goes with it."""
+    assert run._lock is not None
+    run._lock.close()
+    gc.collect()
+
+
+def test_metrics_of_a_step(run: Run, train: Train) -> None:
+    train(run)
+    lines = read_metrics(run.folder.metrics)
+    assert [line["step"] for line in lines] == [1, 2, 3, 4]
+    expected = {
+        "reward/r": 0.5,
+        "length/mean": 2.0,
+        "length/max": 3,
+        "finished": 1.0,
+        "tokens": 4,
+        "loss": 6.0,
+    }
+    assert {name: lines[-1][name] for name in expected} == expected
+    assert lines[0]["tokens_per_s"] == pytest.approx(4 / (lines[0]["seconds"] or 0), rel=1e-3)
+
+
+def test_a_killed_run_goes_on_as_if_nothing_had_happened(
+    launch: Launch, train: Train, tmp_path: Path
+) -> None:
+    whole = train(launch(steps=7, pipeline="whole"))
+    broken = launch(steps=7)
+    with pytest.raises(KeyboardInterrupt):
+        train(broken, die_in=5)  # steps 0..4 are done, 4 of them are in the checkpoint
+    forget(broken)
+    again = launch(steps=7)
+    assert train(again) == whole
+    assert again.record.attempt == 2
+    one, two = (
+        read_metrics(tmp_path / "runs" / name / "metrics.jsonl") for name in ("whole", "demo")
+    )
+    assert [line["step"] for line in two] == [1, 2, 3, 4, 5, 6, 7]
+    assert [line["loss"] for line in two] == [line["loss"] for line in one]
+    assert rollout_steps(tmp_path / "runs" / "demo") == [1, 2, 3, 4, 5, 6, 7]
+    rollouts = (tmp_path / "runs/demo/rollouts/step-000005.jsonl").read_text().splitlines()
+    assert len(rollouts) == 2  # written before the kill, dropped, written again
+
+
+def test_a_kill_before_the_first_checkpoint_starts_over(launch: Launch, train: Train) -> None:
+    broken = launch()
+    with pytest.raises(KeyboardInterrupt):
+        train(broken, die_in=1)
+    forget(broken)
+    again = launch()
+    train(again)
+    assert [line["step"] for line in read_metrics(again.folder.metrics)] == [1, 2, 3, 4]
+
+
+def test_old_checkpoints_go_and_half_written_ones_do_not_count(
+    launch: Launch, train: Train
+) -> None:
+    run = launch(steps=8)
+    train(run)
+    assert sorted(p.name for p in run.folder.checkpoints.iterdir()) == [
+        "step-000006",
+        "step-000008",
+    ]
+    (run.folder.checkpoints / ".step-000010.tmp").mkdir()
+    again = launch(steps=9)
+    Counter(again)
+    again.restore()
+    assert again.step == 8
+
+
+def test_finished_run_says_so_and_trains_nothing(
+    launch: Launch, train: Train, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(launch())
+    before = json.loads(Path("runs/demo/run.json").read_text())
+    capsys.readouterr()
+    assert train(launch()) == 0.0
+    said = capsys.readouterr().out
+    assert "already done: demo finished at step 4" in said
+    assert "reward/r 0.500" in said and "RPEG_RUN_DIR" in said
+    after = json.loads(Path("runs/demo/run.json").read_text())
+    assert after["finished_step"] == before["finished_step"] == 4
+
+
+def test_more_steps_go_on_from_a_finished_run(launch: Launch, train: Train) -> None:
+    train(launch(steps=4))
+    longer = launch(steps=6)
+    assert train(longer) == sum(range(6))
+    assert longer.record.finished_step == 6
+
+
+def test_stop_ends_the_loop_after_its_step_and_is_remembered(launch: Launch) -> None:
+    run = launch(steps=9)
+    for i in run.loop():
+        run.stop(i / 10, above=0.15)
+        run.log("loss", 1.0)
+    run.finish()
+    assert (run.step, run.record.finished_step, run.record.stopped) == (3, 3, True)
+    assert launch(steps=9).done
+
+
+def test_every(run: Run) -> None:
+    assert [i for i in range(9) if run.every(i, steps=3)] == [2, 5, 8]
+    assert [i for i in range(9) if run.every(i, steps=3, first=5)] == [5, 8]
+
+
+@pytest.mark.parametrize(
+    ("seed", "source", "what"), [("1", "0" * 64, "seed 0"), ("0", "1" * 64, "source hash 000")]
+)
+def test_refuses_the_folder_of_another_run(
+    launch: Launch, train: Train, monkeypatch: pytest.MonkeyPatch, seed: str, source: str, what: str
+) -> None:
+    train(launch())
+    monkeypatch.setenv("RPEG_SEED", seed)
+    with pytest.raises(RunFolderFailure, match=f"{what}.*set RPEG_RUN_DIR.*or delete"):
+        launch(source=source)
+
+
+def test_takes_over_a_folder_in_which_no_step_was_finished(launch: Launch) -> None:
+    forget(launch())
+    assert launch(source="1" * 64).record.source_sha256 == "1" * 64
+
+
+def test_refuses_a_folder_in_use(launch: Launch) -> None:
+    run = launch()
+    with pytest.raises(RunFolderFailure, match="another process is training"):
+        launch()
+    run.finish()
+
+
+def test_refuses_another_number_of_processes(launch: Launch) -> None:
+    with pytest.raises(LayoutFailure, match="torchrun --nproc-per-node=2"):
+        start(pipeline="demo", steps=1, processes=2, source_sha256="")
+
+
+def test_refuses_a_seed_that_is_no_number(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RPEG_SEED", "one")
+    with pytest.raises(RuntimeFailure, match="RPEG_SEED"):
+        launch()
+
+
+def test_a_checkpoint_without_a_part_names_it(launch: Launch, train: Train) -> None:
+    train(launch())
+    longer = launch(steps=6)
+    longer.attach("critic", Counter(longer))
+    with pytest.raises(CheckpointFailure, match=r"no critic\.pt.*counter\.pt"):
+        longer.restore()
+
+
+def test_a_damaged_checkpoint_names_the_way_out(launch: Launch, train: Train) -> None:
+    run = launch()
+    train(run)
+    (run.folder.checkpoints / "step-000004" / "counter.pt").write_bytes(b"PK")
+    longer = launch(steps=6)
+    Counter(longer)
+    with pytest.raises(CheckpointFailure, match=r"delete .*step-000004"):
+        longer.restore()

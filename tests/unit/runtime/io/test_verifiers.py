@@ -1,0 +1,182 @@
+"""Rules, reward functions in worker processes, and what happens when those misbehave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rpeg.runtime.errors import VerifierFailure
+from rpeg.runtime.run import Run
+from rpeg.runtime.trajectories import Trajectories
+from rpeg.runtime.verifiers import Verifier
+from rpeg.runtime.verifiers.pool import Failed, WorkerPool
+from rpeg.runtime.verifiers.rules import Response, find_rule
+
+Completions = Callable[..., Trajectories]
+
+
+def rule(name: str, completion: str, answer: str | None = None, *, finished: bool = True) -> float:
+    return find_rule(name, None, None)(Response("p", completion, answer, finished, 1))
+
+
+@pytest.mark.parametrize(
+    ("completion", "finished", "reward"),
+    [("0124", True, 1.0), (" 0124\n", True, 1.0), ("0124", False, 0.0), ("01245", True, 0.0)],
+)
+def test_exact_match(completion: str, finished: bool, reward: float) -> None:
+    assert rule("exact_match", completion, "0124", finished=finished) == reward
+
+
+@pytest.mark.parametrize(
+    ("completion", "reward"),
+    [
+        ("so <answer>\n4 </answer>", 1.0),
+        ("4", 0.0),
+        ("<answer> </answer>", 0.0),
+        ("<answer>4", 0.0),
+        ("<answer>4</answer> or <answer>5</answer>", 0.0),
+    ],
+)
+def test_answer_tag(completion: str, reward: float) -> None:
+    assert rule("answer_tag", completion) == reward
+
+
+@pytest.mark.parametrize(
+    ("completion", "answer", "reward"),
+    [
+        ("so it is \\boxed{42}.", "42", 1.0),
+        ("\\boxed{1} no, \\boxed{\\frac{1}{2}}", "0.5", 1.0),
+        ("\\boxed{\\dfrac{-3}{4}}", "-0.75", 1.0),
+        ("\\boxed{-\\frac{3}{4}}", "\\frac{3}{-4}", 1.0),
+        ("\\boxed{x^{2} + 1}", "x^{2}+1", 1.0),
+        ("12 of 30, so 18 stay", "18", 1.0),
+        ("3 + 4 = 7", "#### 7", 1.0),
+        ("steps\n#### 1,000", "1000", 1.0),
+        ("the answer is 7.", "7", 1.0),
+        ("\\boxed{42", "42", 1.0),
+        ("\\boxed{1/0}", "1", 0.0),
+        ("\\boxed{\\sqrt{4}}", "2", 0.0),
+        ("\\boxed{$5$}", "5.0", 1.0),
+        ("no idea", "5", 0.0),
+        ("", "5", 0.0),
+        ("9" * 100_000, "5", 0.0),
+    ],
+)
+def test_math(completion: str, answer: str, reward: float) -> None:
+    assert rule("math", completion, answer) == reward
+
+
+def test_overlong_falls_linearly_from_soft_to_max() -> None:
+    late = find_rule("overlong", soft=10, max_tokens=20)
+    rewards = [late(Response("p", "", None, True, tokens)) for tokens in (5, 10, 15, 20, 30)]
+    assert rewards == [0.0, 0.0, -0.5, -1.0, -1.0]
+
+
+def test_rules_that_cannot_be_used() -> None:
+    with pytest.raises(VerifierFailure, match="no `rule:exact`; there is `rule:exact_match`"):
+        find_rule("exact", None, None)
+    with pytest.raises(VerifierFailure, match="0 <= soft < max"):
+        find_rule("overlong", soft=20, max_tokens=20)
+    with pytest.raises(VerifierFailure, match="no `answer` to compare with"):
+        rule("exact_match", "4")
+
+
+def test_a_rule_scores_every_sample(run: Run, completions: Completions) -> None:
+    verifier = Verifier(run, "correct", source="rule:exact_match")
+    scores = verifier.score(completions(["1", "2", "3"], ["1", "0", "3"]))
+    assert scores.tolist() == [1.0, 0.0, 1.0]
+    assert run.metrics.merge()["verifier/correct/failed"] == 0
+
+
+REWARDS = """
+import os, sys, time
+
+def reward(prompt, completion, answer, metadata):
+    if completion == "raise":
+        raise KeyError("gone")
+    if completion == "hang":
+        time.sleep(60)
+    if completion == "die":
+        os._exit(3)
+    if completion == "eat":
+        return len(bytearray(16 << 30))
+    if completion == "nan":
+        return float("nan")
+    if completion == "torch":
+        return float("torch" in sys.modules)
+    print("noise on standard output")
+    return len(completion) + (answer == "yes") * 0.5
+"""
+
+
+@pytest.fixture
+def python_rewards(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    (run.root / "my_rewards.py").write_text(REWARDS)
+    monkeypatch.setenv("RPEG_ALLOW_PYTHON", "1")
+    return run
+
+
+SOURCE = "python:my_rewards:reward"
+
+
+def test_reward_function_and_its_failures(python_rewards: Run, completions: Completions) -> None:
+    verifier = Verifier(python_rewards, "mine", source=SOURCE, timeout=0.5)
+    texts = ["abc", "raise", "hang", "die", "eat", "nan", "torch", "ab"]
+    scores = verifier.score(completions(texts, ["yes"] + ["no"] * 7))
+    assert scores.tolist() == [3.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 2.0]
+    assert python_rewards.metrics.merge()["verifier/mine/failed"] == 5
+    assert verifier.score(completions(["abcd"])).tolist() == [4.0]
+
+
+def test_reasons_of_failures(python_rewards: Run) -> None:
+    pool = WorkerPool(SOURCE, root=python_rewards.root, size=2, seconds=0.5)
+    calls = [("p", text, None, {}) for text in ("raise", "hang", "die", "eat", "nan", "ok")]
+    outcomes = pool.run(calls)
+    pool.close()
+    reasons = [o.reason if isinstance(o, Failed) else o for o in outcomes]
+    assert reasons[0] == "KeyError: 'gone'"
+    assert reasons[1] == "took longer than 0.5 s"
+    assert reasons[2] == "the worker process died"
+    assert str(reasons[3]).startswith("MemoryError")
+    assert "finite" in str(reasons[4])
+    assert reasons[5] == 2.0
+
+
+def test_a_whole_batch_of_failures_stops_the_run(
+    python_rewards: Run, completions: Completions
+) -> None:
+    verifier = Verifier(python_rewards, "mine", source=SOURCE)
+    with pytest.raises(VerifierFailure, match=r"`mine` failed on all 2 .*first: KeyError: 'gone'"):
+        verifier.score(completions(["raise", "raise"]))
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("python:nowhere:reward", "cannot load .*ModuleNotFoundError"),
+        ("python:my_rewards:other", "cannot load .*AttributeError"),
+        ("file.py", "is no verifier: use"),
+    ],
+)
+def test_sources_that_cannot_be_used(python_rewards: Run, source: str, message: str) -> None:
+    with pytest.raises(VerifierFailure, match=message):
+        Verifier(python_rewards, "mine", source=source)
+
+
+def test_python_sources_need_permission(run: Run, tmp_path: Path) -> None:
+    with pytest.raises(VerifierFailure, match="--allow-python"):
+        Verifier(run, "mine", source=SOURCE)
+
+
+def test_gym_scores_as_the_gym_does(run: Run, completions: Completions) -> None:
+    from rpeg.runtime.data import PromptData
+
+    row = PromptData(run, "train", source="gym:chain_sum", limit=5).batch(size=1).rows[0]
+    verifier = Verifier(run, "correct", source="gym:chain_sum")
+    texts = [f"{row.answer}", f"I think <answer>{row.answer}</answer>", "<answer>no</answer>"]
+    y = completions(texts)
+    y = type(y)(**{**vars(y), "rows": (row,) * 3})
+    right, tagged, wrong = verifier.score(y).tolist()
+    assert right == tagged == 1.0 > wrong
