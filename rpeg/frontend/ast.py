@@ -2,6 +2,7 @@
 
 Equality is that of content: positions don't take part, so trees of two layouts of one program are
 equal (and two equal statements of one program are too: tell them apart by their positions).
+`str` of a reference, a value or an argument is how it is written on one line.
 """
 
 from __future__ import annotations
@@ -82,6 +83,9 @@ class ListOf(Node):
     items: tuple[Value, ...]
     end: Position = field(default=NOWHERE, compare=False, kw_only=True)
 
+    def __str__(self) -> str:
+        return f"[{', '.join(map(str, self.items))}]"
+
 
 @dataclass(frozen=True)
 class Range(Node):
@@ -101,6 +105,9 @@ class Arg(Node):
     name: str | None
     value: Value
 
+    def __str__(self) -> str:
+        return str(self.value) if self.name is None else f"{self.name}={self.value}"
+
 
 @dataclass(frozen=True)
 class Call(Node):
@@ -109,6 +116,9 @@ class Call(Node):
     name: str
     args: tuple[Arg, ...] = ()
     end: Position = field(default=NOWHERE, compare=False, kw_only=True)
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(map(str, self.args))})"
 
     @property
     def things(self) -> tuple[Arg, ...]:

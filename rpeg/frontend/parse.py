@@ -23,7 +23,7 @@ def parse(text: str, filename: str) -> tuple[ast.File | None, list[Diagnostic]]:
 
     `filename` is what messages call the text. There is a tree exactly if there are no messages.
     """
-    tokens, diagnostics = tokenize(_normalised(text))
+    tokens, diagnostics = tokenize(normalised(text))
     recovery = Recovery()
     recovery.run(tokens)
     diagnostics += recovery.diagnostics
@@ -38,7 +38,7 @@ def parse(text: str, filename: str) -> tuple[ast.File | None, list[Diagnostic]]:
     return None, [replace(d, file=filename) for d in in_order(diagnostics)]
 
 
-def _normalised(text: str) -> str:
+def normalised(text: str) -> str:
     r"""Lines end with `\n`, the last one too."""
     text = text.replace("\r\n", "\n")
     return text if text.endswith("\n") else text + "\n"
