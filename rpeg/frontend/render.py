@@ -97,12 +97,15 @@ class _Printer:
     def _place(self, place: ast.Place) -> None:
         self._above(place.at)
         head = f"{place.stage} on {place.pool}"
-        flat = ", ".join([head, *map(str, place.clauses)])
-        end = place.clauses[-1].end if place.clauses else place.at
+        if not place.clauses:
+            self._put(head, place.at)
+            return
+        first, end = place.clauses[0].at, place.clauses[-1].end
+        flat = f"{head}, {', '.join(map(str, place.clauses))}"
         if len(flat) + self._indent <= WIDTH and not self._trivia.within(place.at, end):
             self._put(flat, end)
             return
-        self._put(head + ",", place.pool_at)
+        self._line(f"{head},{self._trivia.trailing(place.at.line, before=first)}")
         self.lines += one_a_line(place.clauses, "", self._indent + 2, self._trivia, end)
         self.lines[-1] += self._trivia.trailing(end.line)
 

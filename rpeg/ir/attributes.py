@@ -55,6 +55,11 @@ class BytesAttr(ParametrizedAttribute):
     name = "rpeg.bytes"
     count: IntAttr = param_def()
 
+    @staticmethod
+    def of(count: int) -> BytesAttr:
+        """A size of so many bytes."""
+        return BytesAttr(IntAttr(count))
+
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():

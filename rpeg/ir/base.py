@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self, TypeVar, cast
 
 from xdsl.dialects.builtin import LocationAttr, StringAttr
-from xdsl.ir import Attribute, Operation, OpResult, Region, SSAValue
+from xdsl.ir import Attribute, Operation, OpResult, Region, SSAValue, SSAValues
 from xdsl.irdl import (
     AttrConstraint,
     IRDLOperation,
@@ -190,7 +190,7 @@ class RpegOp(CheckedOp):
             location=location,
         )
         types = op.infer_or_unknown()
-        op.results = tuple(OpResult(t, op, index) for index, t in enumerate(types))  # type: ignore[assignment]
+        op.results = SSAValues(OpResult(t, op, index) for index, t in enumerate(types))
         return op
 
     def infer_or_unknown(self) -> Sequence[Attribute]:
@@ -285,7 +285,10 @@ class RpegOp(CheckedOp):
     def misfits(self) -> Iterator[Violation]:
         """Operands and settings that do not fit the signature."""
         yield from self._operand_misfits()
-        yield from setting_violations(self.SURFACE, self.setting_table(), self.properties)
+        table = self.setting_table()
+        others = self.get_irdl_definition().properties.keys() - table.keys()
+        given = {k: v for k, v in self.properties.items() if k not in others}
+        yield from setting_violations(self.SURFACE or self.name, table, given)
 
     def _operand_misfits(self) -> Iterator[Violation]:
         for index, (name, value, flow) in enumerate(self.flows()):

@@ -65,7 +65,7 @@ def between(stage: RpegOp, source: RpegOp) -> Iterator[RpegOp]:
         if op not in reach:
             reach[op] = False
             makers = [v.owner for v in op.operands if isinstance(v.owner, Operation)]
-            reach[op] = any(m is source or reaches(m) for m in makers)
+            reach[op] = any([m is source or reaches(m) for m in makers])  # every path, not the first
         return reach[op]
 
     reaches(stage)

@@ -225,18 +225,22 @@ class ModelOp(DeclareOp):
             if not isinstance(other, ModelOp):
                 yield Violation(f"`{self.initial}` is not a model declared above")
         step = step_of(self)
-        trained = step is None or any(_makes(op) == self.title for op in step.walk())
-        if self.optim is not None and not trained:
+        if self.optim is not None and step is not None and not _changes(step, self.title):
             yield Violation(
                 f"`{self.title}` has an optimizer but no step makes {self.title}@"
                 f"{_index(step)}+1: add an update, or remove optim"
             )
 
 
-def _makes(op: Operation) -> str | None:
-    """Name of the model whose next version an operation makes."""
-    makes = getattr(op, "makes", None)
-    return makes() if makes is not None and isinstance(op.operands[0].type, WeightsType) else None
+def _changes(step: Operation, model: str) -> bool:
+    """Whether a step ends with other weights of a model than it starts with."""
+    block = step.regions[0].block
+    ends = block.last_op.operands if block.last_op is not None else ()
+    states = zip(block.args, ends, strict=False)
+    return any(
+        isinstance(start.type, WeightsType) and start.type.owner == model and start is not end
+        for start, end in states
+    )
 
 
 def _index(step: Operation | None) -> str:

@@ -12,7 +12,7 @@ from xdsl.printer import Printer
 from rpeg.ir import violations
 from rpeg.ir.base import CheckedOp
 from rpeg.ir.ops.regions import YieldOp
-from rpeg.ir.types import CursorType, OptimizerType, StateType, WeightsType
+from rpeg.ir.types import CursorType, OptimizerType, StateType, WeightsType, is_unknown
 from rpeg.ir.violations import Violation
 
 KEPT: tuple[type[Attribute], ...] = (WeightsType, OptimizerType, CursorType, StateType)
@@ -88,7 +88,7 @@ class StepOp(CheckedOp):
             )
             return
         for index, (start, end) in enumerate(zip(self.states, last.operands, strict=True)):
-            if state_key(start.type) != state_key(end.type):
+            if not is_unknown(end.type) and state_key(start.type) != state_key(end.type):
                 yield Violation(
                     f"state {index + 1} starts as {start.type} and ends as {end.type}"
                 )

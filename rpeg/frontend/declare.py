@@ -1,0 +1,212 @@
+"""Declarations, expectations and plans: everything of a pipeline but its step, as IR."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xdsl.builder import Builder
+from xdsl.dialects.builtin import ArrayAttr, StringAttr, SymbolRefAttr
+from xdsl.ir import Attribute, Block, Operation, Region
+from xdsl.rewriter import InsertPoint
+
+from rpeg.frontend import ast
+from rpeg.frontend.names import Messages, Names, hint
+from rpeg.frontend.things import record_things, source_attribute, spread
+from rpeg.frontend.values import Settings, absent
+from rpeg.ir import violations
+from rpeg.ir.attributes import RecordAttr
+from rpeg.ir.diagnostics import Position
+from rpeg.ir.ops.declare import AllowOp, ExpectOp
+from rpeg.ir.ops.plan import PlaceOp, PlanOp, PoolOp
+from rpeg.ir.signature import Signature
+from rpeg.ir.sources import Sources
+from rpeg.ir.violations import Anchor
+from rpeg.ir.vocabulary import ALLOW, CLAUSES, EXPECT, POOLS, constructors, declaration_class
+
+
+def lookup(
+    call: ast.Call, table: Mapping[str, Signature], what: str, messages: Messages
+) -> Signature | None:
+    """The signature of a call; None, with a message, if there is no such word."""
+    if call.name in table:
+        return table[call.name]
+    near = hint(call.name, table)
+    known = f"; known: {', '.join(sorted(table))}" if not near and len(table) < 12 else ""
+    messages.error(call.at, f"`{call.name}` is not {what}{near}{known}")
+    return None
+
+
+class Declare:
+    """Builds the operations of a pipeline outside its step."""
+
+    def __init__(
+        self, names: Names, messages: Messages, settings: Settings, sources: Sources
+    ) -> None:
+        self.names = names
+        self.messages = messages
+        self.settings = settings
+        self.sources = sources
+
+    # ---- what exists
+
+    def symbol(self, node: ast.Symbol, builder: Builder) -> str | None:
+        """A declared thing; its form, or None where there is a message."""
+        signature = lookup(
+            node.call, constructors(node.kind), f"a kind of {node.kind}", self.messages
+        )
+        fresh = self.names.give(node.name, node.at)
+        if fresh:
+            self.names.symbols[node.name] = node
+        if signature is None:
+            return None
+        things_first(node.call, signature, self.messages)
+        missing = absent(node.call, signature)
+        source = self._source(node, signature, missing)
+        given = self.settings.read(node.call, signature, missing)
+        if not fresh or not given.sound or (signature.operands and source is None):
+            return signature.name if fresh else None
+        properties: dict[str, Attribute] = {
+            "sym_name": StringAttr(node.name),
+            "form": StringAttr(signature.name),
+            **({"source": source} if source is not None else {}),
+            **given.values,
+        }
+        op = builder.insert(declaration_class(node.kind).create(properties=properties))
+        op.location = self.sources.location(node.at)
+        anchors = dict(given.anchors)
+        if node.call.things:
+            anchors[violations.setting("source")] = node.call.things[0].value.at
+        self.sources.record(op, anchors)
+        return signature.name
+
+    def _source(
+        self, node: ast.Symbol, signature: Signature, missing: list[str]
+    ) -> Attribute | None:
+        pairs = spread(node.call, signature, self.messages, missing)
+        if not pairs:
+            return None
+        arg, spec = pairs[0]
+        if isinstance(arg.value, ast.Ref) and spec.pattern.includes("init"):
+            return self._initial(arg.value)
+        if isinstance(arg.value, ast.Literal):
+            value = self.settings.resolve(arg.value)
+            if value is None:
+                return None
+            arg = ast.Arg(None, value, at=arg.at)
+        return source_attribute(arg, signature, spec, self.messages)
+
+    def _initial(self, ref: ast.Ref) -> Attribute | None:
+        other = self.names.symbols.get(ref.name)
+        if other is None or other.kind != "model":
+            near = hint(ref.name, self.names.symbols)
+            text = f"`{ref.name}` is not a model declared above{near}"
+            self.messages.once(ref.name, ref.at, text)
+            return None
+        if str(ref.version) != "0":
+            text = f"a declaration starts from initial weights: write {ref.name}@0"
+            self.messages.error(ref.at, text)
+            return None
+        return SymbolRefAttr(ref.name)
+
+    def allow(self, node: ast.Allow, builder: Builder) -> None:
+        """A permission."""
+        record = self.record(node.call, ALLOW, "a permission")
+        if record is not None:
+            op = builder.insert(AllowOp.create(properties={"permission": record[0]}))
+            self._place(op, node.at, record[1])
+
+    def expect(self, node: ast.Expect, builder: Builder) -> None:
+        """A distribution of something of the pipeline."""
+        if node.name not in self.names.given:
+            near = hint(node.name, self.names.given)
+            self.messages.error(node.at, f"`{node.name}` is not defined{near}")
+        record = self.record(node.call, EXPECT, "a distribution")
+        if record is not None:
+            target = StringAttr(node.name)
+            properties: dict[str, Attribute] = {"target": target, "distribution": record[0]}
+            self._place(builder.insert(ExpectOp.create(properties=properties)), node.at, record[1])
+
+    # ---- records
+
+    def record(
+        self, call: ast.Call, table: Mapping[str, Signature], what: str, path: str = ""
+    ) -> tuple[RecordAttr, dict[Anchor, Position]] | None:
+        """A word with its settings, and where they stand."""
+        signature = lookup(call, table, what, self.messages)
+        if signature is None:
+            return None
+        before = len(self.messages.found)
+        things_first(call, signature, self.messages)
+        missing = absent(call, signature)
+        things = record_things(call, signature, self.messages)
+        given = self.settings.read(call, signature, missing)
+        if len(self.messages.found) > before:
+            return None
+        anchors = {violations.setting(f"{path}{a.key}"): at for a, at in given.anchors.items()}
+        for spec, arg in zip(signature.operands, call.things, strict=False):
+            anchors[violations.setting(path + spec.name)] = arg.value.at
+        return RecordAttr.make(signature.name, {**things, **given.values}), anchors
+
+    # ---- where it runs
+
+    def plan(self, node: ast.Plan, builder: Builder) -> None:
+        """A plan with its pools and lines."""
+        block = Block()
+        properties: dict[str, Attribute] = {
+            "sym_name": StringAttr(node.name),
+            "cluster": StringAttr(node.cluster),
+        }
+        op = builder.insert(PlanOp.create(properties=properties, regions=[Region(block)]))
+        self._place(op, node.at, {violations.setting("cluster"): node.cluster_at})
+        inside = Builder(InsertPoint.at_end(block))
+        pools: dict[str, Position] = {}
+        for pool in node.pools:
+            self._pool(pool, pools, inside)
+        for place in node.places:
+            self._line(place, inside)
+
+    def _pool(self, node: ast.Pool, pools: dict[str, Position], builder: Builder) -> None:
+        record = self.record(node.call, POOLS, "a kind of pool")
+        taken = self.names.given.get(node.name, pools.get(node.name))
+        if taken is not None:
+            self.messages.error(node.at, f"`{node.name}` is already defined at {taken}")
+            return
+        pools[node.name] = node.at
+        shape = record[0] if record is not None else RecordAttr.make("nodes", {})
+        properties: dict[str, Attribute] = {"sym_name": StringAttr(node.name), "shape": shape}
+        op = PoolOp.create(properties=properties)
+        if record is not None:
+            # The rules speak of its range by one name, whatever the kind of pool calls it.
+            anchors = dict(record[1])
+            if node.call.things:
+                anchors[violations.setting("which")] = node.call.things[0].value.at
+            self._place(builder.insert(op), node.at, anchors)
+
+    def _line(self, node: ast.Place, builder: Builder) -> None:
+        anchors: dict[Anchor, Position] = {violations.setting("pool"): node.pool_at}
+        clauses: list[RecordAttr] = []
+        for call in node.clauses:
+            record = self.record(call, CLAUSES, "a clause", f"{len(clauses)}.")
+            if record is not None:
+                anchors[violations.clause(len(clauses))] = call.at
+                anchors |= record[1]
+                clauses.append(record[0])
+        properties: dict[str, Attribute] = {
+            "stage": StringAttr(node.stage),
+            "pool": SymbolRefAttr(node.pool),
+            "clauses": ArrayAttr(clauses),
+        }
+        if node.stage not in self.names.vague:
+            self._place(builder.insert(PlaceOp.create(properties=properties)), node.at, anchors)
+
+    def _place(self, op: Operation, at: Position, anchors: dict[Anchor, Position]) -> None:
+        op.location = self.sources.location(at)
+        self.sources.record(op, anchors)
+
+
+def things_first(call: ast.Call, signature: Signature, messages: Messages) -> None:
+    """Things stand before settings."""
+    for before, after in zip(call.args, call.args[1:], strict=False):
+        if signature.operands and before.name is not None and after.name is None:
+            text = "things come before settings: move it before the first name=value"
+            messages.error(after.at, text)
