@@ -32,7 +32,7 @@ def parser() -> Lark:
         grammar,
         parser="lalr",
         lexer="basic",
-        start=["start", "literal"],
+        start=["start", "param"],
         maybe_placeholders=True,
         transformer=TreeBuilder(),
     )

@@ -1,0 +1,109 @@
+"""`--set name=value`: other literals for the params of a pipeline, for one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import cast
+
+from lark.exceptions import UnexpectedInput
+
+from rpeg.frontend import ast
+from rpeg.frontend.grammar import parser
+from rpeg.frontend.tokens import literal_faults, tokenize
+from rpeg.ir.diagnostics import Diagnostic, DiagnosticsError, Position
+from rpeg.ir.violations import hint
+
+SOURCE = "--set"
+"""What messages call the overrides as a text: a line each, in the order given."""
+
+_PREFIX = "param "
+_EXPECTED = (
+    'expected name=value with a literal such as 8, 3e-4, true or "text" '
+    "(a shell needs quotes around it: --set 'name=\"text\"')"
+)
+
+
+def parse_overrides(settings: Sequence[str]) -> dict[str, ast.Literal]:
+    """Name -> literal of each `name=value`; the last counts where a name comes twice.
+
+    Raises:
+        DiagnosticsError: some are no `name=value` with a literal.
+    """
+    overrides: dict[str, ast.Literal] = {}
+    problems: list[Diagnostic] = []
+    for number, setting in enumerate(settings, 1):
+        param = _parsed(setting)
+        if isinstance(param, ast.Param):
+            overrides[param.name] = param.value
+        else:
+            place = Position(number, max(1, param.at.column - len(_PREFIX)))
+            problems.append(replace(param, at=place, file=SOURCE))
+    if problems:
+        raise DiagnosticsError(problems)
+    return overrides
+
+
+def apply_overrides(
+    pipeline: ast.Pipeline, overrides: Mapping[str, ast.Literal], filename: str
+) -> ast.Pipeline:
+    """The pipeline with other literals in its params; they stand where the replaced ones stood.
+
+    Raises:
+        DiagnosticsError: the pipeline has no such param, or the param holds another kind.
+    """
+    problems = [*_unknown(pipeline, overrides), *_misfits(pipeline.params, overrides)]
+    if problems:
+        raise DiagnosticsError(replace(p, file=filename) for p in problems)
+    declarations = tuple(_overridden(d, overrides) for d in pipeline.declarations)
+    return replace(pipeline, declarations=declarations)
+
+
+def dump_params(pipeline: ast.Pipeline) -> str:
+    """`name = value` of every param, a line each: what a run was started with."""
+    return "".join(f"{param.name} = {param.value}\n" for param in pipeline.params)
+
+
+def _parsed(setting: str) -> ast.Param | Diagnostic:
+    text = f"{_PREFIX}{setting}\n"
+    tokens, illegal = tokenize(text)
+    if illegal:
+        return replace(illegal[0], message=_EXPECTED)
+    for fault in literal_faults(tokens):
+        return fault
+    try:
+        param = cast(ast.Param, parser().parse(text, start="param"))
+    except UnexpectedInput as error:
+        return Diagnostic(Position(1, error.column), _EXPECTED)
+    if param.value.kind == "param":
+        return Diagnostic(param.value.at, "a param holds a literal, not another param")
+    return param
+
+
+def _unknown(pipeline: ast.Pipeline, overrides: Mapping[str, ast.Literal]) -> Iterator[Diagnostic]:
+    names = [param.name for param in pipeline.params]
+    for name, value in overrides.items():
+        if name not in names:
+            known = hint(name, names) or f"; it has: {', '.join(names) or 'none'}"
+            message = f"{SOURCE} {name}={value}: `{pipeline.name}` has no param `{name}`{known}"
+            yield Diagnostic(pipeline.at, message)
+
+
+def _misfits(
+    params: Iterable[ast.Param], overrides: Mapping[str, ast.Literal]
+) -> Iterator[Diagnostic]:
+    for param in params:
+        held, given = param.value, overrides.get(param.name, param.value)
+        widened = given.kind == "int" and held.kind == "float"
+        if given.kind != held.kind and not widened:
+            message = f"{SOURCE} {param.name}={given}: the param holds {held.kind} {held}"
+            yield Diagnostic(held.at, message)
+
+
+def _overridden(
+    declaration: ast.Declaration, overrides: Mapping[str, ast.Literal]
+) -> ast.Declaration:
+    if not isinstance(declaration, ast.Param) or declaration.name not in overrides:
+        return declaration
+    value = replace(overrides[declaration.name], at=declaration.value.at)
+    return replace(declaration, value=value)
