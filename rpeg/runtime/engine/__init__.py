@@ -1,0 +1,1 @@
+"""Engines: they generate from the weights that they were last given."""

@@ -1,0 +1,55 @@
+"""Random numbers as a pure function of their coordinates: Philox4x32-10 (Salmon et al., SC 2011).
+
+No state is kept anywhere: the same coordinates give the same bits on every layout, in any order.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_WEYL = (0x9E3779B9, 0xBB67AE85)
+_LOW = 0xFFFFFFFF
+
+
+def philox(
+    counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[int, int]
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Four 32-bit words, as int64, for every counter; the counters broadcast against each other."""
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
+    for _ in range(10):
+        high0, low0 = _multiply(c0, _MULTIPLIERS[0])
+        high1, low1 = _multiply(c2, _MULTIPLIERS[1])
+        c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
+        k0, k1 = (k0 + _WEYL[0]) & _LOW, (k1 + _WEYL[1]) & _LOW
+    return c0, c1, c2, c3
+
+
+def _multiply(word: Tensor, factor: int) -> tuple[Tensor, Tensor]:
+    """(high, low) 32 bits of a 64-bit product; int64 wraps, but keeps all 64 bits."""
+    product = word * factor
+    return (product >> 32) & _LOW, product & _LOW
+
+
+def gumbel(
+    ordinals: Tensor, samples: Tensor, positions: range, vocab: int, *, run_seed: int, seed: int
+) -> Tensor:
+    """Standard Gumbel noise [rows, len(positions), vocab] float32 for each possible next token.
+
+    Coordinates: key = (run seed, seed of the operation), counter = (vocabulary id / 4, position,
+    sample index, prompt ordinal), word = vocabulary id mod 4. `ordinals` and `samples` are [rows].
+    """
+    device = ordinals.device
+    blocks = torch.arange(-(-vocab // 4), device=device)
+    places = torch.arange(positions.start, positions.stop, device=device)
+    counter = (
+        blocks[None, None, :],
+        places[None, :, None],
+        samples[:, None, None],
+        ordinals[:, None, None],
+    )
+    words = torch.stack(philox(counter, (run_seed & _LOW, seed & _LOW)), dim=-1)
+    uniform = (words.flatten(-2)[..., :vocab].double() + 0.5) * 2.0**-32
+    return -(-uniform.log()).log().float()

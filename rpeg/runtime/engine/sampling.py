@@ -1,0 +1,31 @@
+"""Choosing the next token: temperature, nucleus, Gumbel noise, and the log-prob it was chosen under."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def distribution(logits: Tensor, temperature: float, top_p: float, banned: Tensor) -> Tensor:
+    """Log-probs [rows, vocabulary] to sample from.
+
+    Greedy sampling (temperature 0) has no distribution of its own: it reports the model's, at
+    temperature 1.
+    """
+    scaled = logits / (temperature or 1.0)
+    logprobs = scaled.masked_fill(banned, float("-inf")).log_softmax(dim=-1)
+    return nucleus(logprobs, top_p) if top_p < 1.0 else logprobs
+
+
+def nucleus(logprobs: Tensor, top_p: float) -> Tensor:
+    """Only the most probable tokens that together reach `top_p`, renormalised (arXiv:1904.09751)."""
+    ordered, index = logprobs.sort(dim=-1, descending=True, stable=True)
+    before = ordered.exp().cumsum(dim=-1) - ordered.exp()
+    kept = ordered.masked_fill(before >= top_p, float("-inf"))
+    return torch.empty_like(logprobs).scatter_(-1, index, kept).log_softmax(dim=-1)
+
+
+def choose(logprobs: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
+    """(tokens [rows], their log-probs [rows]): the largest log-prob plus noise (Gumbel-max)."""
+    tokens = (logprobs if noise is None else logprobs + noise).argmax(dim=-1)
+    return tokens, logprobs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)

@@ -1,0 +1,48 @@
+"""The register between a trainer and its engines: the newest weights, and a checksum to know them by."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from rpeg.runtime.interfaces import NamedTensors
+
+if TYPE_CHECKING:
+    from rpeg.runtime.run import Run
+    from rpeg.runtime.trainer import Trainer
+
+
+def checksum(tensors: Iterable[tuple[str, Tensor]]) -> str:
+    """Digest over names, shapes, types and bytes, in order."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, tensor in tensors:
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+class LatestWeights:
+    """The newest published weights of one model, whole, on every process."""
+
+    def __init__(self, run: Run, model: Trainer) -> None:
+        self.run = run
+        self.name = model.name
+        self.version = -1
+        """Version of the weights held; -1 before the first publish."""
+        self.checksum = ""
+        self._weights: dict[str, Tensor] = {}
+
+    def publish(self, source: Trainer) -> None:
+        """Copies the trainer's weights. Collective over its tensor- and pipeline-parallel groups."""
+        with self.run.clock.stage("publish"):
+            self._weights = {name: tensor.clone() for name, tensor in source.named_tensors()}
+            self.version = source.version
+            self.checksum = checksum(self._weights.items())
+
+    def read(self) -> NamedTensors:
+        """(Hugging Face name, whole tensor) of the weights published last."""
+        return iter(self._weights.items())

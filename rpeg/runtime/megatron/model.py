@@ -1,0 +1,86 @@
+"""Building Megatron-Core's GPTModel so that it answers with logits where completions are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from megatron.core.models.gpt import GPTModel
+from megatron.core.process_groups_config import ProcessGroupCollection
+from megatron.core.tensor_parallel import gather_from_sequence_parallel_region
+from megatron.core.transformer import TransformerConfig
+from rpeg.runtime.groups import Groups
+from rpeg.runtime.megatron.config import padded_vocab
+from rpeg.runtime.megatron.spec import layer_spec
+from rpeg.runtime.shape import ModelShape
+
+
+def collection(groups: Groups) -> ProcessGroupCollection:
+    """Our groups under the names that Megatron-Core gives them."""
+    return ProcessGroupCollection(
+        tp=groups.tp,
+        pp=groups.pp,
+        cp=groups.cp,
+        mp=groups.tp_pp,
+        dp=groups.dp,
+        dp_cp=groups.dp_cp,
+        tp_cp=groups.tp,
+        embd=groups.ends,
+        pos_embd=None,
+        ep=groups.alone,
+        expt_tp=groups.alone,
+        expt_dp=groups.dp_cp,
+        tp_ep=groups.tp,
+        tp_ep_pp=groups.tp_pp,
+        intra_dist_opt=groups.dp_cp,
+    )
+
+
+class CompletionModel(GPTModel):  # type: ignore[misc]
+    """GPTModel whose last stage computes logits at chosen positions only: vocabularies are large."""
+
+    def __init__(self, config: TransformerConfig, shape: ModelShape, groups: Groups) -> None:
+        super().__init__(
+            config=config,
+            transformer_layer_spec=layer_spec(config, groups.pp.rank()),
+            vocab_size=padded_vocab(shape.vocab, groups.tp.size()),
+            max_sequence_length=shape.positions,
+            pre_process=groups.first_stage,
+            post_process=groups.last_stage,
+            parallel_output=True,
+            share_embeddings_and_output_weights=shape.tied,
+            position_embedding_type="rope",
+            rotary_base=shape.rope_theta,
+            rope_scaling=shape.rope_factor is not None,
+            rope_scaling_factor=shape.rope_factor or 1.0,
+            pg_collection=collection(groups),
+        )
+        self._positions: Tensor | None = None
+        if groups.last_stage:
+            # The selection below gathers the sequence before the output layer would.
+            self.output_layer.sequence_parallel = False
+            self.output_layer.allreduce_dgrad = groups.tp.size() > 1
+            self.output_layer.register_forward_pre_hook(self._select)
+
+    def forward(self, input_ids: Tensor, positions: Tensor) -> Tensor:
+        """Logits [batch, k, vocabulary shard] of `input_ids` [batch, sequence] at `positions` [batch, k].
+
+        Earlier pipeline stages answer with their hidden states [sequence, batch, hidden].
+        """
+        self._positions = positions
+        places = torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
+        out: Tensor = super().forward(input_ids, places, None)
+        return out
+
+    def _select(self, _: torch.nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Keeps of the hidden states [sequence, batch, hidden] what `forward` was asked for."""
+        hidden, *rest = args
+        if self.config.sequence_parallel:
+            hidden = gather_from_sequence_parallel_region(
+                hidden, tensor_parallel_output_grad=False, group=self.pg_collection.tp
+            )
+        assert self._positions is not None, "set by forward"
+        index = self._positions.T.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
+        return hidden.gather(0, index), *rest

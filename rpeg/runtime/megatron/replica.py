@@ -1,0 +1,147 @@
+"""One process's part of a model, and its forward passes over batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from rpeg.runtime.examples import Examples, ModelInputs
+from rpeg.runtime.groups import Groups, device
+from rpeg.runtime.logits import VocabShard
+from rpeg.runtime.megatron import shim
+from rpeg.runtime.model_source import ModelSource
+from rpeg.runtime.terms import Outputs
+
+shim.install()
+
+from megatron.core.pipeline_parallel import get_forward_backward_func  # noqa: E402
+from megatron.core.pipeline_parallel.p2p_communication import P2PCommunicator  # noqa: E402
+
+from rpeg.runtime.megatron.config import transformer_config  # noqa: E402
+from rpeg.runtime.megatron.model import CompletionModel, collection  # noqa: E402
+from rpeg.runtime.megatron.weights import WeightMap  # noqa: E402
+
+Rows = list[int]
+Loss = Callable[[Outputs, Rows], tuple[Tensor, Any]]
+"""What the model says about a micro-batch's rows -> (loss, what to report)."""
+
+
+class Pass(Protocol):
+    """What a pass over micro-batches does with the last stage's logits."""
+
+    def __call__(self, logits: Tensor, inputs: ModelInputs, rows: Rows) -> Any: ...
+
+
+class Replica:
+    """The shard of a model that this process holds: built, loaded, run forward and backward."""
+
+    def __init__(self, source: ModelSource, groups: Groups, dtype: str) -> None:
+        self.source = source
+        self.groups = groups
+        self.config = transformer_config(source.shape, groups.layout, dtype)
+        self.collection = collection(groups)
+        self.module = CompletionModel(self.config, source.shape, groups).to(device())
+        self.wrapped: torch.nn.Module = self.module
+        """The module, inside the data-parallel wrapper once it is trained."""
+        self.map = WeightMap(source.shape, groups)
+        self._vocab = self._vocab_shard() if groups.last_stage else None
+        self.load(source.read)
+
+    def _vocab_shard(self) -> VocabShard:
+        width = self.module.output_layer.output_size_per_partition
+        pad = self.source.tokenizer.pad_id
+        return VocabShard(self.groups.tp, width, self.source.shape.vocab, pad)
+
+    @torch.no_grad()
+    def load(self, read: Callable[[str], Tensor]) -> None:
+        """Sets the parameters from whole tensors under Hugging Face names."""
+        parameters = dict(self.module.named_parameters())
+        for name, shard in self.map.shards(read):
+            parameters.pop(name).copy_(shard)
+        assert not parameters, f"not loaded: {sorted(parameters)}"
+
+    def named_tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """The weights, whole, under Hugging Face names. Collective over tp and pp."""
+        local = {name: p.detach() for name, p in self.module.named_parameters()}
+        return self.map.whole(local)
+
+    def outputs(
+        self, logits: Tensor, inputs: ModelInputs, temperature: float, entropy: bool = False
+    ) -> Outputs:
+        """Log-probs and entropies of the last stage's logits [batch, tokens, vocabulary shard]."""
+        assert self._vocab is not None, "only the last stage has logits"
+        logprob, spread = self._vocab.logprob(
+            logits, inputs.targets, temperature, entropy=entropy
+        )
+        return Outputs(inputs.mask, logprob * inputs.mask, spread, logprob.new_empty(0))
+
+    @torch.no_grad()
+    def logprob(self, examples: Examples, microbatches: Sequence[Rows]) -> Tensor:
+        """[samples, tokens] float32 log-probs of the completions, zero outside the mask."""
+        result = torch.zeros(examples.tokens.shape)
+
+        def collect(logits: Tensor, inputs: ModelInputs, rows: Rows) -> None:
+            out = self.outputs(logits, inputs, examples.temperature)
+            result[rows, : inputs.mask.shape[1]] = out.logprob.cpu()
+
+        self.run(examples, microbatches, collect, forward_only=True)
+        return self.groups.from_last_stage(result)
+
+    def run(
+        self,
+        examples: Examples,
+        microbatches: Sequence[Rows],
+        last: Pass,
+        *,
+        forward_only: bool = False,
+    ) -> list[Any]:
+        """Runs every micro-batch through all stages; backwards too, from the loss that `last` gives.
+
+        Training, `last` answers (loss, report); else anything. Returns the last stage's reports.
+        """
+        multiple = self.groups.layout.tp if self.groups.layout.sp else 1
+
+        def forward_step(batches: Iterator[Rows], model: torch.nn.Module) -> tuple[Tensor, Any]:
+            rows = next(batches)
+            inputs = examples.inputs(rows, multiple).to(device())
+            logits = model(inputs.input_ids, inputs.positions)
+            return logits, partial(_finish, last=last, inputs=inputs, rows=rows)
+
+        schedule = get_forward_backward_func(pp_size=self.groups.pp.size(), vp_size=None)
+        reports: list[Any] = schedule(
+            forward_step_func=forward_step,
+            data_iterator=iter(microbatches),
+            model=self.wrapped,
+            num_microbatches=len(microbatches),
+            seq_length=0,
+            micro_batch_size=0,
+            forward_only=forward_only,
+            collect_non_loss_data=forward_only,
+            pg_collection=self.collection,
+            p2p_communicator=self._communicator(),
+        )
+        return reports
+
+    def _communicator(self) -> P2PCommunicator | None:
+        pipelined = self.groups.pp.size() > 1
+        return P2PCommunicator(self.groups.pp, self.config) if pipelined else None
+
+
+def _finish(
+    logits: Tensor,
+    *,
+    last: Pass,
+    inputs: ModelInputs,
+    rows: Rows,
+    non_loss_data: bool = False,
+) -> Any:
+    """Megatron's loss function: of one micro-batch, (loss, tokens to divide by: none, report)."""
+    result = last(logits, inputs, rows)
+    if non_loss_data:
+        return result
+    loss, report = result
+    return loss, torch.zeros((), dtype=torch.int, device=loss.device), report

@@ -1,0 +1,220 @@
+"""Loss terms: the loss rows of the language on the trajectories of a step, ready for an update.
+
+A term knows its batch and its fields; the trainer hands it what the model says about a micro-batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from torch import Tensor
+
+from rpeg.runtime import losses
+from rpeg.runtime.losses.distill import Divergence
+from rpeg.runtime.losses.kl import Estimator
+from rpeg.runtime.losses.policy import Ratio
+from rpeg.runtime.trajectories import Demos, Trajectories
+
+Fields = Mapping[str, Tensor]
+"""Per-token [samples, tokens] and per-response [samples] fields by name."""
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What the model says about one micro-batch, all [batch, tokens]."""
+
+    mask: Tensor
+    logprob: Tensor
+    """Of the completion tokens; empty for a value model."""
+    entropy: Tensor
+    """Of the next-token distribution; differentiable only if a term asks for it."""
+    values: Tensor
+    """A critic's values; empty for a policy."""
+
+
+@dataclass(frozen=True)
+class LossTerm:
+    """One summand of a loss."""
+
+    name: str
+    batch: Trajectories | Demos
+    loss: Callable[[Outputs, Fields], Tensor]
+    """Per-token loss [batch, tokens], zero outside the mask."""
+    fields: Fields = field(default_factory=dict)
+    stats: Callable[[Outputs, Fields], dict[str, Tensor]] = lambda out, fields: {}
+    """Per-token statistics, reported as means over the trained tokens."""
+    differentiates_entropy: bool = False
+
+    def rows(self, rows: list[int], width: int) -> Fields:
+        """The fields of a micro-batch, cut to `width` tokens."""
+        return {
+            name: values[rows, :width] if values.dim() == 2 else values[rows]
+            for name, values in self.fields.items()
+        }
+
+
+class OnPolicy:
+    """Stands for the log-probs before the first optimizer step: the new ones, without gradient."""
+
+
+ON_POLICY = OnPolicy()
+
+
+def ppo_clip(
+    y: Trajectories,
+    advantages: Tensor,
+    old: Tensor | OnPolicy,
+    weight: Tensor | None = None,
+    *,
+    clip_low: float,
+    clip_high: float,
+    ratio: Ratio = "token",
+) -> LossTerm:
+    """See `losses.ppo_clip`."""
+
+    def loss(out: Outputs, f: Fields) -> Tensor:
+        return losses.ppo_clip(
+            out.logprob,
+            f["advantages"],
+            _old(out, f),
+            out.mask,
+            clip_low=clip_low,
+            clip_high=clip_high,
+            ratio=ratio,
+            weight=f.get("weight"),
+        )
+
+    def stats(out: Outputs, f: Fields) -> dict[str, Tensor]:
+        clipped = losses.clip_fraction(
+            out.logprob,
+            f["advantages"],
+            _old(out, f),
+            out.mask,
+            clip_low=clip_low,
+            clip_high=clip_high,
+            ratio=ratio,
+        )
+        return {"clip_fraction": clipped, **_drift(out, f)}
+
+    return LossTerm("ppo_clip", y, loss, _policy_fields(advantages, old, weight), stats)
+
+
+def cispo(
+    y: Trajectories,
+    advantages: Tensor,
+    old: Tensor | OnPolicy,
+    weight: Tensor | None = None,
+    *,
+    clip_high: float,
+) -> LossTerm:
+    """See `losses.cispo`."""
+
+    def loss(out: Outputs, f: Fields) -> Tensor:
+        return losses.cispo(
+            out.logprob,
+            f["advantages"],
+            _old(out, f),
+            out.mask,
+            clip_high=clip_high,
+            weight=f.get("weight"),
+        )
+
+    return LossTerm("cispo", y, loss, _policy_fields(advantages, old, weight), _drift)
+
+
+def policy_gradient(
+    y: Trajectories, advantages: Tensor, weight: Tensor | None = None
+) -> LossTerm:
+    """See `losses.policy_gradient`."""
+
+    def loss(out: Outputs, f: Fields) -> Tensor:
+        return losses.policy_gradient(
+            out.logprob, f["advantages"], out.mask, weight=f.get("weight")
+        )
+
+    fields = _policy_fields(advantages, ON_POLICY, weight)
+    return LossTerm("policy_gradient", y, loss, fields)
+
+
+def kl_loss(
+    y: Trajectories, reference: Tensor, *, coef: float, estimator: Estimator = "k3"
+) -> LossTerm:
+    """See `losses.kl_loss`."""
+
+    def loss(out: Outputs, f: Fields) -> Tensor:
+        return losses.kl_loss(
+            out.logprob, f["reference"], out.mask, coef=coef, estimator=estimator
+        )
+
+    def stats(out: Outputs, f: Fields) -> dict[str, Tensor]:
+        return {"kl": losses.kl_loss(out.logprob, f["reference"], out.mask, coef=1.0)}
+
+    return LossTerm("kl_loss", y, loss, {"reference": reference}, stats)
+
+
+def entropy_bonus(y: Trajectories, *, coef: float) -> LossTerm:
+    """See `losses.entropy_bonus`."""
+
+    def loss(out: Outputs, f: Fields) -> Tensor:
+        return losses.entropy_bonus(out.entropy, out.mask, coef=coef)
+
+    return LossTerm("entropy_bonus", y, loss, differentiates_entropy=True)
+
+
+def value_loss(
+    y: Trajectories, returns: Tensor, old: Tensor, *, clip: float, coef: float = 1.0
+) -> LossTerm:
+    """See `losses.value_loss`."""
+
+    def loss(out: Outputs, f: Fields) -> Tensor:
+        return losses.value_loss(
+            out.values, f["returns"], f["old"], out.mask, clip=clip, coef=coef
+        )
+
+    return LossTerm("value_loss", y, loss, {"returns": returns, "old": old})
+
+
+def distill(
+    y: Trajectories, teacher: Tensor, *, divergence: Divergence, coef: float = 1.0
+) -> LossTerm:
+    """See `losses.distill`."""
+
+    def loss(out: Outputs, f: Fields) -> Tensor:
+        return losses.distill(
+            out.logprob, f["teacher"], out.mask, divergence=divergence, coef=coef
+        )
+
+    return LossTerm("distill", y, loss, {"teacher": teacher})
+
+
+def cross_entropy(examples: Demos, *, coef: float = 1.0) -> LossTerm:
+    """See `losses.cross_entropy`."""
+
+    def loss(out: Outputs, f: Fields) -> Tensor:
+        return losses.cross_entropy(out.logprob, out.mask, coef=coef)
+
+    return LossTerm("cross_entropy", examples, loss)
+
+
+def _policy_fields(
+    advantages: Tensor, old: Tensor | OnPolicy, weight: Tensor | None
+) -> dict[str, Tensor]:
+    fields = {"advantages": advantages, "old": old, "weight": weight}
+    return {name: value for name, value in fields.items() if isinstance(value, Tensor)}
+
+
+def _old(out: Outputs, f: Fields) -> Tensor:
+    return f.get("old", out.logprob.detach())
+
+
+def _drift(out: Outputs, f: Fields) -> dict[str, Tensor]:
+    """How far the policy is from the one that sampled."""
+    old = _old(out, f)
+    return {
+        "ratio": losses.policy_ratio(out.logprob, old, out.mask),
+        "old_kl": losses.kl_estimate(old * out.mask, out.logprob * out.mask, "k1"),
+    }
+
+

@@ -1,0 +1,301 @@
+"""Trained models, frozen models, and the initial weights of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from rpeg.runtime.batching import microbatches, minibatches
+from rpeg.runtime.examples import Examples, ModelInputs
+from rpeg.runtime.groups import Groups
+from rpeg.runtime.interfaces import NamedTensors
+from rpeg.runtime.layout import AdamW, MicroBatch
+from rpeg.runtime.losses import Aggregation, Totals, token_weights
+from rpeg.runtime.model_source import ModelSource, open_source
+from rpeg.runtime.schedule import learning_rate
+from rpeg.runtime.shape import ModelShape
+from rpeg.runtime.terms import LossTerm, Outputs
+from rpeg.runtime.tokenizer import Tokenizer
+from rpeg.runtime.trajectories import Demos, Trajectories
+
+if TYPE_CHECKING:
+    from rpeg.runtime.run import Run
+
+
+@dataclass(frozen=True)
+class InitialWeights:
+    """A model's weights before step 0 of the run, after a resume too: they are read again."""
+
+    model: Model
+
+    @property
+    def source(self) -> ModelSource:
+        """Where they are read."""
+        return self.model.source
+
+
+class Model:
+    """A model that answers log-probs; the common part of trained and frozen ones."""
+
+    def __init__(
+        self,
+        run: Run,
+        name: str,
+        *,
+        role: str,
+        source: str | InitialWeights,
+        groups: Groups,
+        dtype: str,
+        micro_batch: MicroBatch,
+    ) -> None:
+        from rpeg.runtime.megatron.replica import Replica
+
+        self.run = run
+        self.name = name
+        self.role = role
+        self.groups = groups
+        self.micro_batch = micro_batch
+        self.source = (
+            source.source
+            if isinstance(source, InitialWeights)
+            else open_source(run.resolve(source), source, run.seed)
+        )
+        self.replica = Replica(self.source, groups, dtype)
+
+    @property
+    def shape(self) -> ModelShape:
+        """Its architecture."""
+        return self.source.shape
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Its tokenizer."""
+        return self.source.tokenizer
+
+    @property
+    def hf_folder(self) -> Path:
+        """The Hugging Face folder whose configuration and tokenizer it has."""
+        return self.source.folder
+
+    def named_tensors(self) -> NamedTensors:
+        """The current weights, whole, under Hugging Face names. Collective over tp and pp."""
+        return self.replica.named_tensors()
+
+    def logprob(self, y: Trajectories | Demos) -> Tensor:
+        """[samples, tokens] log-probs of y's tokens under the current weights, zero outside the mask."""
+        with self.run.clock.stage(f"logprob/{self.name}"):
+            examples = Examples.of(y, self.tokenizer)
+            every = torch.arange(len(examples))
+            parts = list(microbatches(every, examples.lengths, self.micro_batch))
+            return self.replica.logprob(examples, parts)
+
+
+class FrozenModel(Model):
+    """A model that is never trained: a reference or a teacher."""
+
+    def __init__(
+        self,
+        run: Run,
+        name: str,
+        *,
+        role: str,
+        source: str | InitialWeights,
+        groups: Groups,
+        dtype: str,
+        micro_batch: MicroBatch = MicroBatch(),
+    ) -> None:
+        super().__init__(
+            run,
+            name,
+            role=role,
+            source=source,
+            groups=groups,
+            dtype=dtype,
+            micro_batch=micro_batch,
+        )
+        self.replica.module.requires_grad_(False)
+
+
+class Trainer(Model):
+    """A trained model and its optimizer."""
+
+    def __init__(
+        self,
+        run: Run,
+        name: str,
+        *,
+        role: str,
+        source: str | InitialWeights,
+        groups: Groups,
+        dtype: str,
+        optimizer: AdamW,
+        horizon: int,
+        micro_batch: MicroBatch = MicroBatch(),
+    ) -> None:
+        super().__init__(
+            run,
+            name,
+            role=role,
+            source=source,
+            groups=groups,
+            dtype=dtype,
+            micro_batch=micro_batch,
+        )
+        from rpeg.runtime.megatron.optimizer import Optimizer
+
+        self.settings = optimizer
+        self.horizon = horizon
+        self.version = 0
+        """Finished steps: 0 = initial weights."""
+        self._optimizer = Optimizer(self.replica, optimizer)
+        run.attach(name, self, shard=self._shard(), writes=self._writes())
+
+    def update(
+        self,
+        *terms: LossTerm,
+        agg: Aggregation,
+        epochs: int = 1,
+        minibatches: int = 1,
+        shuffle: bool = True,
+        routing: str = "free",
+        seed: int = 0,
+    ) -> None:
+        """epochs x minibatches optimizer steps on the sum of the terms; the version goes up by one.
+
+        `routing` matters to experts only, and these models are dense. Collective.
+        """
+        with self.run.clock.stage(f"update/{self.name}"):
+            examples = Examples.of(terms[0].batch, self.tokenizer)
+            for epoch in range(epochs):
+                seeds = (self.run.seed, seed, self.version, epoch)
+                steps = self._minibatches(len(examples), minibatches, shuffle, seeds)
+                for rows, totals in zip(steps, self._totals(examples, steps), strict=True):
+                    share = 1.0 / (epochs * minibatches)
+                    self._step(examples, terms, rows, _Weighing(agg, totals), share)
+            self.version += 1
+
+    def _minibatches(
+        self, samples: int, count: int, shuffle: bool, seeds: Sequence[int]
+    ) -> list[Tensor]:
+        shares = torch.zeros(self.groups.dp_size, dtype=torch.long)
+        shares[self.groups.dp_rank] = samples
+        sizes = self.groups.sum_over_data(shares).tolist()
+        return minibatches(sizes, self.groups.dp_rank, count, shuffle=shuffle, seeds=seeds)
+
+    def _totals(self, examples: Examples, steps: list[Tensor]) -> list[Totals]:
+        """What each minibatch trains on, over all processes."""
+        lengths = examples.mask.sum(dim=1)
+        counts = torch.stack(
+            [torch.stack([lengths[rows].sum(), (lengths[rows] > 0).sum()]) for rows in steps]
+        )
+        return [Totals(*pair) for pair in self.groups.sum_over_data(counts).tolist()]
+
+    def _step(
+        self,
+        examples: Examples,
+        terms: Sequence[LossTerm],
+        rows: Tensor,
+        weighing: _Weighing,
+        share: float,
+    ) -> None:
+        """One optimizer step on a minibatch, which may hold none of this process's rows."""
+        temperature = examples.temperature
+        entropy = any(term.differentiates_entropy for term in terms)
+
+        def loss(logits: Tensor, inputs: ModelInputs, micro: list[int]) -> Any:
+            out = self.replica.outputs(logits, inputs, temperature, entropy=entropy)
+            weights = weighing.weights(inputs.mask, idle=not len(rows))
+            return _loss_and_report(out, terms, micro, weights)
+
+        self._optimizer.zero_grad()
+        own = list(microbatches(rows, examples.lengths, self.micro_batch)) if len(rows) else [[0]]
+        reports = self.replica.run(examples, own, loss)
+        lr = learning_rate(self.settings, self.version, self.horizon)
+        norm = self._optimizer.step(lr)
+        self._log("grad_norm", norm)
+        self._log("lr", lr)
+        for report in reports if len(rows) else []:
+            self._report(report, share)
+
+    def _report(self, report: _Report, share: float) -> None:
+        self._log("loss", report.loss * share, how="sum")
+        for name, value in report.means.items():
+            self._log(name, value, report.tokens)
+
+    def _log(self, name: str, value: float, weight: float = 1.0, how: Any = "mean") -> None:
+        prefix = "" if self.role == "policy" else f"{self.name}/"
+        self.run.log(prefix + name, value, weight, how)
+
+    def state_dict(self) -> dict[str, Any]:
+        """This process's shard of weights and optimizer, and the version."""
+        weights = {name: p.detach() for name, p in self.replica.module.named_parameters()}
+        return {
+            "version": self.version,
+            "weights": weights,
+            "optimizer": self._optimizer.state_dict(),
+        }
+
+    @torch.no_grad()
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Puts `state_dict` back."""
+        self.version = state["version"]
+        for name, parameter in self.replica.module.named_parameters():
+            parameter.copy_(state["weights"][name])
+        self._optimizer.load_state_dict(state["optimizer"])
+
+    def _shard(self) -> str:
+        """Which piece of the state this process holds; empty if every process holds all of it."""
+        layout = self.groups.layout
+        widths = [("tp", layout.tp), ("pp", layout.pp), *([("dp", layout.dp)] * layout.zero)]
+        groups = {"tp": self.groups.tp, "pp": self.groups.pp, "dp": self.groups.dp}
+        return "-".join(f"{axis}{groups[axis].rank()}" for axis, width in widths if width > 1)
+
+    def _writes(self) -> bool:
+        return self.groups.layout.zero > 0 or self.groups.dp_rank == 0
+
+
+@dataclass(frozen=True)
+class _Weighing:
+    """From per-token losses of a micro-batch to its part of the minibatch's loss."""
+
+    agg: Aggregation
+    totals: Totals
+
+    def weights(self, mask: Tensor, *, idle: bool) -> Tensor:
+        """[batch, tokens]; an idle process takes part with weights of zero."""
+        return torch.zeros_like(mask, dtype=torch.float32) if idle else token_weights(
+            mask, self.agg, self.totals
+        )
+
+
+@dataclass(frozen=True)
+class _Report:
+    """What one micro-batch adds to the step's metrics."""
+
+    loss: float
+    tokens: int
+    means: dict[str, float]
+
+
+def _loss_and_report(
+    out: Outputs, terms: Sequence[LossTerm], rows: list[int], weights: Tensor
+) -> tuple[Tensor, _Report]:
+    device, width = weights.device, weights.shape[1]
+    loss = weights.new_zeros(())
+    stats = {"entropy": out.entropy}
+    for term in terms:
+        fields = {name: f.to(device) for name, f in term.rows(rows, width).items()}
+        loss = loss + (weights * term.loss(out, fields)).sum()
+        with torch.no_grad():
+            stats |= term.stats(out, fields)
+    tokens = int(out.mask.sum())
+    means = {
+        name: float((value.detach() * out.mask).sum()) / max(tokens, 1)
+        for name, value in stats.items()
+    }
+    return loss, _Report(float(loss.detach()), tokens, means)
