@@ -19,7 +19,7 @@ from rpeg.runtime.sources import open_rows
 from rpeg.runtime.trajectories import Demos, Prompts, Row
 
 if TYPE_CHECKING:
-    from rpeg.runtime.run import Run
+    from rpeg.runtime.interfaces import Host
 
 _SEED_BITS = (1 << 64) - 1
 
@@ -29,7 +29,7 @@ class _Data:
 
     def __init__(
         self,
-        run: Run,
+        run: Host,
         name: str,
         *,
         source: str,

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from rpeg.runtime import world
 from rpeg.runtime.data import DemoData, PromptData
-from rpeg.runtime.interfaces import Engine
-from rpeg.runtime.run import Run
+from rpeg.runtime.interfaces import Engine, Host
 from rpeg.runtime.trajectories import Demos, Prompts
 from rpeg.runtime.verifiers import Verifier
 
@@ -81,7 +80,7 @@ def _sum_and_count(values: Tensor, counts: Tensor) -> Tensor:
     return torch.stack([values.double().sum(), counts.double().sum()]).cpu()
 
 
-def _log_mean(run: Run, name: str, total: Tensor) -> float:
+def _log_mean(run: Host, name: str, total: Tensor) -> float:
     """The mean over the world; replicas of a share weigh the same, so they do not change it."""
     value, count = torch.stack(world.gather(total)).sum(dim=0).tolist()
     run.log(f"eval/{name}", value / count)

@@ -1,21 +1,25 @@
 """The five parts that a generated program is made of, as interfaces.
 
-A synchronous program and an asynchronous one differ in the implementations behind these, never in the
-signatures: weights versions are carried per token, and process groups are handed in, never global.
+A synchronous program and an asynchronous one differ in the implementations behind these, never in
+the signatures: weights versions are carried per token, and process groups are handed in, never
+global.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeVar
 
 from torch import Tensor
 
-from rpeg.runtime.trajectories import Prompts, Trajectories
+from rpeg.runtime.trajectories import Demos, Prompts, Trajectories
 
 NamedTensors = Iterator[tuple[str, Tensor]]
 """Whole (unsharded) weights under their Hugging Face names."""
+
+T = TypeVar("T")
 
 
 class Clock(Protocol):
@@ -27,6 +31,48 @@ class Clock(Protocol):
 
     def stage(self, name: str) -> AbstractContextManager[None]:
         """Times the body as stage `name` of the current step."""
+        ...
+
+
+class Host(Protocol):
+    """What data sets and verifiers ask of the run around them."""
+
+    @property
+    def root(self) -> Path:
+        """Against which relative sources resolve."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """The run's time line."""
+        ...
+
+    @property
+    def data_parallel(self) -> tuple[int, int]:
+        """(index, width): which share of every batch this process holds."""
+        ...
+
+    @property
+    def leads_shard(self) -> bool:
+        """Whether this process is the first of those that hold its share."""
+        ...
+
+    def attach(self, name: str, part: Any) -> None:
+        """Makes `part` belong to every checkpoint."""
+        ...
+
+    def log(
+        self,
+        name: str,
+        value: float,
+        weight: float = 1.0,
+        how: Literal["mean", "max", "sum"] = "mean",
+    ) -> None:
+        """Adds to a metric of this step."""
+        ...
+
+    def share_with_replicas(self, value: T) -> T:
+        """The value of the process that leads this one's share. Collective."""
         ...
 
 
@@ -74,11 +120,15 @@ class Engine(Protocol):
         routing: str = "free",
         seed: int = 0,
     ) -> tuple[Trajectories, Tensor]:
-        """n completions for each prompt, and the log-probs [samples, max_tokens] they were sampled under."""
+        """n completions for each prompt, and the log-probs [samples, max_tokens] they were sampled
+        under.
+        """
         ...
 
     def swap_weights(self, register: WeightRegister) -> None:
-        """Takes the register's weights and checks their checksum. Raises WeightMismatch if it differs."""
+        """Takes the register's weights and checks their checksum. Raises WeightMismatch if it
+        differs.
+        """
         ...
 
     def reset_prefix_cache(self) -> None:
@@ -95,7 +145,9 @@ class Trainer(Protocol):
         ...
 
     def logprob(self, y: Trajectories) -> Tensor:
-        """[samples, max_tokens] log-probs of y's tokens under the current weights, zero outside the mask."""
+        """[samples, max_tokens] log-probs of y's tokens under the current weights, zero outside the
+        mask.
+        """
         ...
 
     def update(
@@ -108,7 +160,9 @@ class Trainer(Protocol):
         routing: str = "free",
         seed: int = 0,
     ) -> None:
-        """epochs x minibatches optimizer steps on the sum of the losses; the version goes up by one."""
+        """epochs x minibatches optimizer steps on the sum of the losses; the version goes up by
+        one.
+        """
         ...
 
     def named_tensors(self) -> NamedTensors:
@@ -124,11 +178,21 @@ class Buffer(Protocol):
         ...
 
     def take(self, *, step: int) -> tuple[Trajectories, *tuple[Tensor, ...]]:
-        """The next batch, for update `step`. Raises StalenessExceeded if a trained token is older than allowed."""
+        """The next batch, for update `step`. Raises StalenessExceeded if a trained token is older
+        than allowed.
+        """
         ...
 
 
 class LossTerm(Protocol):
     """One summand of a loss: knows its batch, its fields and its settings; pure in the weights."""
 
-    coef: float
+    @property
+    def name(self) -> str:
+        """The loss row of the language that it is."""
+        ...
+
+    @property
+    def batch(self) -> Trajectories | Demos:
+        """What it is a loss on."""
+        ...

@@ -17,7 +17,7 @@ from rpeg.runtime.errors import DataFailure
 from rpeg.runtime.trajectories import Row
 
 if TYPE_CHECKING:
-    from rpeg.runtime.run import Run
+    from rpeg.runtime.interfaces import Host
 
 GYM_ROWS = 10_000
 """Rows of a `gym:` data set without a limit. They are made when they are asked for."""
@@ -53,7 +53,7 @@ class RowList:
 
 
 def open_rows(
-    run: Run, source: str, *, split: str | None, limit: int | None, seed: int
+    run: Host, source: str, *, split: str | None, limit: int | None, seed: int
 ) -> RowSource:
     """The rows of `source`: a JSONL path, `gym:TASK` or `hf:NAME`; the first `limit` of them.
 
@@ -157,7 +157,7 @@ def _closest(name: str, known: list[str]) -> str:
     return f"; did you mean {', '.join(f'`{c}`' for c in close)}?" if close else ""
 
 
-def _hf_rows(run: Run, name: str, split: str | None, limit: int | None) -> RowSource:
+def _hf_rows(run: Host, name: str, split: str | None, limit: int | None) -> RowSource:
     folder = run.root / name
     if folder.is_dir() and any(folder.glob("*.jsonl")):
         return read_jsonl(_jsonl_path(folder, split), limit)

@@ -19,7 +19,7 @@ from rpeg.runtime.verifiers.pool import Failed, Outcome, WorkerPool
 from rpeg.runtime.verifiers.rules import Response, Rule, find_rule
 
 if TYPE_CHECKING:
-    from rpeg.runtime.run import Run
+    from rpeg.runtime.interfaces import Host
 
 __all__ = ["Verifier"]
 
@@ -35,7 +35,7 @@ class Verifier:
 
     def __init__(
         self,
-        run: Run,
+        run: Host,
         name: str,
         *,
         source: str,
@@ -97,7 +97,7 @@ class _RuleScorer:
 class _PooledScorer:
     """Other people's code, in worker processes."""
 
-    def __init__(self, run: Run, source: str, timeout: float) -> None:
+    def __init__(self, run: Host, source: str, timeout: float) -> None:
         self._pool = WorkerPool(source, root=run.root, size=_worker_count(), seconds=timeout)
         self._pool.wait_ready()
 
@@ -107,7 +107,7 @@ class _PooledScorer:
 
 
 def _make_scorer(
-    run: Run, source: str, timeout: float, soft: int | None, max_tokens: int | None
+    run: Host, source: str, timeout: float, soft: int | None, max_tokens: int | None
 ) -> _Scorer:
     scheme, _, rest = source.partition(":")
     if scheme == "rule":
