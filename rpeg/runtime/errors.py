@@ -54,19 +54,18 @@ class StalenessExceeded(RuntimeFailure):
 
 def report_failures() -> None:
     """From now on an uncaught RuntimeFailure prints `error: ...` instead of a traceback."""
-    sys.excepthook = _report
+    shown_before = sys.excepthook
 
+    def report(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, RuntimeFailure):
+            if world.first_to_fail():
+                print(f"error: {error}", file=sys.stderr, flush=True)
+        elif issubclass(kind, KeyboardInterrupt):
+            if world.rank() == 0:
+                print("interrupted: the same command goes on from the last checkpoint", flush=True)
+        else:
+            shown_before(kind, error, trace)
 
-def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    if isinstance(error, RuntimeFailure):
-        if world.first_to_fail():
-            print(f"error: {error}", file=sys.stderr, flush=True)
-    elif issubclass(kind, KeyboardInterrupt):
-        if world.rank() == 0:
-            print(
-                "interrupted: the same command goes on from the last checkpoint",
-                file=sys.stderr,
-                flush=True,
-            )
-    else:
-        sys.__excepthook__(kind, error, trace)
+    sys.excepthook = report

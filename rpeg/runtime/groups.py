@@ -13,6 +13,12 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import (  # type: ignore[attr-defined]
+    HashStore,
+    PrefixStore,
+    Store,
+    rendezvous,
+)
 
 from rpeg.runtime.layout import Layout
 
@@ -32,11 +38,19 @@ def join_world() -> tuple[int, int]:
         backend = "cpu:gloo,cuda:nccl" if gpus else "gloo"
         if gpus:
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-        if "RANK" in os.environ:
-            dist.init_process_group(backend)
-        else:
-            dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+        store, rank, processes = _meet() if "RANK" in os.environ else (HashStore(), 0, 1)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=processes)
     return dist.get_rank(), dist.get_world_size()
+
+
+def _meet() -> tuple[Store, int, int]:
+    """The launcher's (store, rank, processes); the store's keys belong to this attempt only.
+
+    Without that, a restarted process looks for its peers at the addresses of the dead ones.
+    """
+    store, rank, processes = next(rendezvous("env://"))
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return PrefixStore(f"attempt/{attempt}", store), rank, processes
 
 
 def device() -> torch.device:
@@ -135,7 +149,10 @@ class Groups:
 
 def _subgroup(parts: Partition) -> dist.ProcessGroup:
     if len(parts) == 1:
-        return dist.group.WORLD  # type: ignore[return-value]
+        world: dist.ProcessGroup | None = dist.group.WORLD
+        assert world is not None, "make joins the world"
+        return world
+    mine: dist.ProcessGroup | None
     mine, _ = dist.new_subgroups_by_enumeration([list(part) for part in parts])
     assert mine is not None, "a partition holds every rank"
     return mine
@@ -145,5 +162,6 @@ def _ends(layout: Layout) -> dist.ProcessGroup | None:
     if layout.pp == 1:
         return None
     pairs = [[stages[0], stages[-1]] for stages in partition(layout, ("pp",))]
+    mine: dist.ProcessGroup | None
     mine, _ = dist.new_subgroups_by_enumeration(pairs)
     return mine

@@ -37,8 +37,8 @@ def start(*, pipeline: str, steps: int, processes: int, source_sha256: str) -> R
     Reads RPEG_RUN_DIR (default `runs/<pipeline>`), RPEG_SEED (default 0) and RPEG_ROOT (default:
     the working folder), against which sources and export targets resolve.
     """
-    report_failures()
     _, found = join_world()
+    report_failures()
     if found != processes:
         raise LayoutFailure(
             f"this program is for {processes} processes, {found} were started; "

@@ -67,5 +67,4 @@ def first_to_fail() -> bool:
     if size() == 1:
         return rank() == 0
     store = dist.distributed_c10d._get_default_store()
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    return store.add(f"rpeg/failed/{attempt}", 1) == 1
+    return store.add("rpeg/failed", 1) == 1

@@ -1,0 +1,102 @@
+"""Runs of two processes: shares, merged metrics, verifiers, checkpoints, a death and a restart."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+REWARDS = """
+def reward(prompt, completion, answer, metadata):
+    if prompt == "7":
+        raise ValueError("seven")
+    return completion == answer
+"""
+
+
+def torchrun(
+    folder: Path, *, restarts: int = 0, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
+    settings = ["--standalone", f"--max-restarts={restarts}", "--monitor-interval=0.1"]
+    always = {"PYTHONPATH": str(HERE.parents[1]), "OMP_NUM_THREADS": "1", "RPEG_ALLOW_PYTHON": "1"}
+    return subprocess.run(
+        [*launcher, *settings, HERE / "runs_program.py"],
+        cwd=folder,
+        env=os.environ | always | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    rows = [json.dumps({"prompt": str(k), "answer": str(k)}) + "\n" for k in range(10)]
+    (tmp_path / "rows.jsonl").write_text("".join(rows))
+    (tmp_path / "my_rewards.py").write_text(REWARDS)
+    return tmp_path
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def check_run(folder: Path) -> None:
+    """What holds in every layout."""
+    run = folder / "runs" / "two"
+    metrics = lines(run / "metrics.jsonl")
+    assert [line["step"] for line in metrics] == [1, 2, 3, 4, 5]
+    for i, line in enumerate(metrics):
+        rollouts = lines(run / "rollouts" / f"step-{i + 1:06d}.jsonl")
+        ids = [(r["ordinal"], r["sample"]) for r in rollouts]
+        assert ids == [(4 * i + k, s) for k in range(4) for s in range(2)]
+        accurate = [r["rewards"]["acc"] for r in rollouts]
+        assert line["reward/acc"] == sum(accurate) / 8
+        assert line["tokens"] == sum(r["tokens"] for r in rollouts)
+        in_evaluation = 1 if "eval/all" in line else 0
+        sevens = [r["prompt"] for r in rollouts].count("7")
+        assert line["verifier/correct/failed"] == sevens + in_evaluation
+        assert line["shard"] == 0.5
+    assert [line["eval/all"] for line in metrics if "eval/all" in line] == [round(5 / 9, 9)] * 2
+    assert json.loads((run / "run.json").read_text())["attempt"] == 2
+    assert sorted(p.name for p in (run / "checkpoints" / "step-000004").iterdir()) == [
+        "manifest.json",
+        "run.pt",
+        "shard.part0.pt",
+        "shard.part1.pt",
+        "sum.pt",
+        "train.pt",
+    ]
+
+
+def test_two_shares(folder: Path) -> None:
+    done = torchrun(folder, restarts=1, DP="2")
+    assert done.returncode == 0, done.stderr
+    check_run(folder)
+    metrics = lines(folder / "runs/two/metrics.jsonl")
+    assert [line["share"] for line in metrics] == [0.75] * 5
+    assert [line["total"] for line in metrics] == [2 * sum(range(4 * k)) for k in range(1, 6)]
+    assert "resuming two after step 2" in done.stdout
+    assert "already done: two finished at step 5" in torchrun(folder, DP="2").stdout
+
+
+def test_two_copies_of_one_share(folder: Path) -> None:
+    done = torchrun(folder, restarts=1, DP="1")
+    assert done.returncode == 0, done.stderr
+    check_run(folder)
+
+
+def test_a_failure_is_one_line_from_one_process(folder: Path) -> None:
+    (folder / "rows.jsonl").write_text('{"prompt": "a"}\n{"text": "b"}\n')
+    failed = torchrun(folder, DP="2")
+    assert failed.returncode == 1
+    errors = [line for line in failed.stderr.splitlines() if line.startswith("error: ")]
+    assert errors == [f"error: {folder}/rows.jsonl:2: no field `prompt` (found: text)"]
+    assert f'{HERE / "runs_program.py"}", line' not in failed.stderr
