@@ -17,9 +17,10 @@ def minibatches(
 ) -> list[Tensor]:
     """Local rows of each of `count` minibatches, for the process with share `mine`.
 
-    `shares` are the sizes of all processes' shares, which in order make up the batch. A minibatch is
-    the same set of rows of the batch for every data-parallel width; a process trains those of its own
-    that are in it, possibly none. Raises LayoutFailure if there are fewer rows than minibatches.
+    `shares` are the sizes of all processes' shares, which in order make up the batch. A minibatch
+    is the same set of rows of the batch for every data-parallel width; a process trains those of
+    its own that are in it, possibly none. Raises LayoutFailure if there are fewer rows than
+    minibatches.
     """
     total = sum(shares)
     if count > total:

@@ -18,7 +18,8 @@ class TrajectoryBuffer:
     """First in, first out; full, it makes the producer wait.
 
     The lag of a token is step - version when update `step` consumes it. Bound `strict`: no trained
-    token's lag exceeds `max_lag`. Bound `head`: `max_lag` bounds admission elsewhere; lag is reported.
+    token's lag exceeds `max_lag`. Bound `head`: `max_lag` bounds admission elsewhere; lag is
+    reported.
     """
 
     def __init__(

@@ -15,7 +15,9 @@ from rpeg.runtime.trajectories import Demos, Trajectories
 
 @dataclass(frozen=True)
 class ModelInputs:
-    """One micro-batch. A row is prompt and completion, right-padded: causal attention needs no mask."""
+    """One micro-batch. A row is prompt and completion, right-padded: causal attention needs no
+    mask.
+    """
 
     input_ids: Tensor
     """[batch, sequence] int64."""
@@ -90,7 +92,9 @@ class Examples:
         prompts = [self.prompt_ids[row] for row in rows]
         starts = torch.tensor([len(ids) for ids in prompts])
         positions = starts.unsqueeze(1) - 1 + torch.arange(width)
-        input_ids = torch.zeros(len(rows), max(longest, width + int(starts.max())), dtype=torch.long)
+        input_ids = torch.zeros(
+            len(rows), max(longest, width + int(starts.max())), dtype=torch.long
+        )
         for row, ids in enumerate(prompts):
             input_ids[row, : len(ids)] = torch.tensor(ids)
         input_ids.scatter_(1, positions + 1, targets)

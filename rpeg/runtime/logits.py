@@ -7,8 +7,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 BANNED = -1e30
-"""Added to logits that must never be sampled: their probability is exactly zero in float32, and unlike
-minus infinity it leaves no NaN behind in entropies."""
+"""Added to logits that must never be sampled: their probability is exactly zero in float32, and
+unlike minus infinity it leaves no NaN behind in entropies.
+"""
 
 
 def ban(logits: Tensor, banned: Tensor) -> Tensor:
@@ -19,7 +20,9 @@ def ban(logits: Tensor, banned: Tensor) -> Tensor:
 class VocabShard:
     """This process's slice of the vocabulary, and sums over all slices."""
 
-    def __init__(self, group: dist.ProcessGroup, width: int, vocab: int, pad_id: int | None) -> None:
+    def __init__(
+        self, group: dist.ProcessGroup, width: int, vocab: int, pad_id: int | None
+    ) -> None:
         """`width`: columns of the shard; columns from `vocab` on are padding of the matrix."""
         self.group = group
         self.sharded = group.size() > 1
@@ -32,8 +35,8 @@ class VocabShard:
     ) -> tuple[Tensor, Tensor]:
         """Log-probs of `targets` [b, k] and entropies [b, k] at `temperature`, float32.
 
-        `logits` [b, k, width] is this process's shard. Both are differentiable in it; the entropy only
-        if asked for.
+        `logits` [b, k, width] is this process's shard. Both are differentiable in it; the entropy
+        only if asked for.
         """
         scaled = ban(logits.float() / temperature, self.banned.to(logits.device))
         peak = self._max(scaled.detach().amax(dim=-1))

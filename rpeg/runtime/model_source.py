@@ -1,4 +1,5 @@
-"""Where a model comes from: a Hugging Face folder, or a folder without weights, which are then drawn.
+"""Where a model comes from: a Hugging Face folder, or a folder without weights, which are then
+drawn.
 
 Fresh weights are a function of the run's seed and the tensor's name, whole: no layout changes them.
 """

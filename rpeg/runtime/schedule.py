@@ -10,9 +10,9 @@ from rpeg.runtime.layout import AdamW
 def learning_rate(settings: AdamW, step: int, horizon: int) -> float:
     """The rate in step `step` = 0, 1, ..., horizon - 1.
 
-    A linear rise over `warmup` steps, the first of them at lr / warmup, meets the schedule: constant;
-    linear: lr (1 - t); cosine: lr (1 + cos(pi t)) / 2, with t from 0 after the warm-up towards 1 at the
-    horizon.
+    A linear rise over `warmup` steps, the first of them at lr / warmup, meets the schedule:
+    constant; linear: lr (1 - t); cosine: lr (1 + cos(pi t)) / 2, with t from 0 after the warm-up
+    towards 1 at the horizon.
     """
     if step < settings.warmup:
         return settings.lr * (step + 1) / settings.warmup

@@ -1,4 +1,5 @@
-"""The shape of a model: what `config.json` of a Hugging Face folder says, for the families we train.
+"""The shape of a model: what `config.json` of a Hugging Face folder says, for the families we
+train.
 
 Qwen2, Qwen3 and Llama are one architecture with three switches: biases on q, k and v (Qwen2), norms
 on q and k (Qwen3), scaled rotary frequencies (Llama 3).

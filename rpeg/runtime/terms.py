@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from torch import Tensor
 
@@ -124,9 +123,7 @@ def cispo(
     return LossTerm("cispo", y, loss, _policy_fields(advantages, old, weight), _drift)
 
 
-def policy_gradient(
-    y: Trajectories, advantages: Tensor, weight: Tensor | None = None
-) -> LossTerm:
+def policy_gradient(y: Trajectories, advantages: Tensor, weight: Tensor | None = None) -> LossTerm:
     """See `losses.policy_gradient`."""
 
     def loss(out: Outputs, f: Fields) -> Tensor:
@@ -144,9 +141,7 @@ def kl_loss(
     """See `losses.kl_loss`."""
 
     def loss(out: Outputs, f: Fields) -> Tensor:
-        return losses.kl_loss(
-            out.logprob, f["reference"], out.mask, coef=coef, estimator=estimator
-        )
+        return losses.kl_loss(out.logprob, f["reference"], out.mask, coef=coef, estimator=estimator)
 
     def stats(out: Outputs, f: Fields) -> dict[str, Tensor]:
         return {"kl": losses.kl_loss(out.logprob, f["reference"], out.mask, coef=1.0)}
@@ -169,9 +164,7 @@ def value_loss(
     """See `losses.value_loss`."""
 
     def loss(out: Outputs, f: Fields) -> Tensor:
-        return losses.value_loss(
-            out.values, f["returns"], f["old"], out.mask, clip=clip, coef=coef
-        )
+        return losses.value_loss(out.values, f["returns"], f["old"], out.mask, clip=clip, coef=coef)
 
     return LossTerm("value_loss", y, loss, {"returns": returns, "old": old})
 
@@ -182,9 +175,7 @@ def distill(
     """See `losses.distill`."""
 
     def loss(out: Outputs, f: Fields) -> Tensor:
-        return losses.distill(
-            out.logprob, f["teacher"], out.mask, divergence=divergence, coef=coef
-        )
+        return losses.distill(out.logprob, f["teacher"], out.mask, divergence=divergence, coef=coef)
 
     return LossTerm("distill", y, loss, {"teacher": teacher})
 
@@ -216,5 +207,3 @@ def _drift(out: Outputs, f: Fields) -> dict[str, Tensor]:
         "ratio": losses.policy_ratio(out.logprob, old, out.mask),
         "old_kl": losses.kl_estimate(old * out.mask, out.logprob * out.mask, "k1"),
     }
-
-

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from rpeg.runtime.run import Run
 
 
+WHOLE = MicroBatch()
+"""No bound: the whole minibatch at once."""
+
+
 @dataclass(frozen=True)
 class InitialWeights:
     """A model's weights before step 0 of the run, after a resume too: they are read again."""
@@ -86,13 +90,22 @@ class Model:
         """The current weights, whole, under Hugging Face names. Collective over tp and pp."""
         return self.replica.named_tensors()
 
-    def logprob(self, y: Trajectories | Demos) -> Tensor:
-        """[samples, tokens] log-probs of y's tokens under the current weights, zero outside the mask."""
-        with self.run.clock.stage(f"logprob/{self.name}"):
-            examples = Examples.of(y, self.tokenizer)
-            every = torch.arange(len(examples))
-            parts = list(microbatches(every, examples.lengths, self.micro_batch))
-            return self.replica.logprob(examples, parts)
+    def logprob(self, y: Trajectories) -> Tensor:
+        """[samples, max_tokens] log-probs of y's tokens under the current weights, zero outside
+        the mask.
+        """
+        with self.run.clock.stage(f"logprob_{self.name}"):
+            return self._logprob(Examples.of(y, self.tokenizer))
+
+    def demo_nll(self, demos: Demos) -> tuple[Tensor, Tensor]:
+        """([rows] summed negative log-likelihood in nats, [rows] completion tokens)."""
+        examples = Examples.of(demos, self.tokenizer)
+        return -self._logprob(examples).sum(dim=1), examples.mask.sum(dim=1)
+
+    def _logprob(self, examples: Examples) -> Tensor:
+        every = torch.arange(len(examples))
+        parts = list(microbatches(every, examples.lengths, self.micro_batch))
+        return self.replica.logprob(examples, parts)
 
 
 class FrozenModel(Model):
@@ -107,7 +120,7 @@ class FrozenModel(Model):
         source: str | InitialWeights,
         groups: Groups,
         dtype: str,
-        micro_batch: MicroBatch = MicroBatch(),
+        micro_batch: MicroBatch = WHOLE,
     ) -> None:
         super().__init__(
             run,
@@ -135,7 +148,7 @@ class Trainer(Model):
         dtype: str,
         optimizer: AdamW,
         horizon: int,
-        micro_batch: MicroBatch = MicroBatch(),
+        micro_batch: MicroBatch = WHOLE,
     ) -> None:
         super().__init__(
             run,
@@ -169,7 +182,7 @@ class Trainer(Model):
 
         `routing` matters to experts only, and these models are dense. Collective.
         """
-        with self.run.clock.stage(f"update/{self.name}"):
+        with self.run.clock.stage(f"update_{self.name}"):
             examples = Examples.of(terms[0].batch, self.tokenizer)
             for epoch in range(epochs):
                 seeds = (self.run.seed, seed, self.version, epoch)
@@ -268,8 +281,10 @@ class _Weighing:
 
     def weights(self, mask: Tensor, *, idle: bool) -> Tensor:
         """[batch, tokens]; an idle process takes part with weights of zero."""
-        return torch.zeros_like(mask, dtype=torch.float32) if idle else token_weights(
-            mask, self.agg, self.totals
+        return (
+            torch.zeros_like(mask, dtype=torch.float32)
+            if idle
+            else token_weights(mask, self.agg, self.totals)
         )
 
 

@@ -1,7 +1,8 @@
-"""A lean forward pass for sampling: plain functions on whole weights, fused products, a static cache.
+"""A lean forward pass for sampling: plain functions on whole weights, fused products, a static
+cache.
 
-Every shape depends on the settings and the prompt's own length class only, never on who else is in the
-batch, so that neither the batch's composition nor the data-parallel width changes a bit.
+Every shape depends on the settings and the prompt's own length class only, never on who else is in
+the batch, so that neither the batch's composition nor the data-parallel width changes a bit.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ def _repeat(cache: Tensor, n: int, prompt: int) -> Tensor:
 class Decoder:
     """A model's weights, ready to sample from."""
 
-    def __init__(self, shape: ModelShape, weights: Mapping[str, Tensor], dtype: torch.dtype) -> None:
+    def __init__(
+        self, shape: ModelShape, weights: Mapping[str, Tensor], dtype: torch.dtype
+    ) -> None:
         self.shape = shape
         w = {name: tensor.to(dtype) for name, tensor in weights.items()}
         self.embedding = w["model.embed_tokens.weight"]
@@ -68,12 +71,15 @@ class Decoder:
         return Cache(self.shape, rows, slots, self.embedding)
 
     def prefill(self, ids: Tensor, cache: Cache) -> Tensor:
-        """Reads prompts [rows, k], right-padded, into slots 0..k-1; hidden states [rows, k, hidden]."""
+        """Reads prompts [rows, k], right-padded, into slots 0..k-1; hidden states [rows, k,
+        hidden].
+        """
         places = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
         return self._forward(ids, places, cache, slot=0, visible=None)
 
     def step(self, ids: Tensor, places: Tensor, cache: Cache, slot: int, visible: Tensor) -> Tensor:
-        """Reads one token a row [rows] at rotary positions `places` into `slot`; hidden [rows, hidden].
+        """Reads one token a row [rows] at rotary positions `places` into `slot`; hidden [rows,
+        hidden].
 
         `visible` [rows, 1, 1, slot + 1] says which slots each row looks at.
         """
@@ -91,7 +97,9 @@ class Decoder:
         angles = places[..., None].float() * self._frequencies
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         for index, layer in enumerate(self.layers):
-            x = x + self._attend(layer, index, self._rms(x, layer.norm1), (cos, sin), cache, slot, visible)
+            x = x + self._attend(
+                layer, index, self._rms(x, layer.norm1), (cos, sin), cache, slot, visible
+            )
             gate, up = F.linear(self._rms(x, layer.norm2), layer.gate_up).chunk(2, dim=-1)
             x = x + F.linear(F.silu(gate) * up, layer.down)
         return self._rms(x, self.norm)
@@ -157,8 +165,9 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 def rotary_frequencies(shape: ModelShape) -> Tensor:
     """[head dim / 2] radians per position, stretched for long waves where Llama 3 does it.
 
-    theta^(-2 i / d) (RoFormer, arXiv:2104.09864); the stretch blends from none, for waves shorter than
-    8192 / 4 positions, to 1 / factor, for those longer than 8192 (arXiv:2407.21783, section 3.2).
+    theta^(-2 i / d) (RoFormer, arXiv:2104.09864); the stretch blends from none, for waves shorter
+    than 8192 / 4 positions, to 1 / factor, for those longer than 8192 (arXiv:2407.21783, section
+    3.2).
     """
     exponents = torch.arange(0, shape.head_dim, 2, dtype=torch.float32) / shape.head_dim
     frequencies: Tensor = 1.0 / shape.rope_theta**exponents

@@ -1,4 +1,6 @@
-"""The embedded engine: sampling inside the training process, on whole weights, with exact log-probs."""
+"""The embedded engine: sampling inside the training process, on whole weights, with exact
+log-probs.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ class EmbeddedEngine:
         self._banned = banned
 
     def swap_weights(self, register: WeightRegister) -> None:
-        """Takes the register's weights. Raises WeightMismatch if their checksum isn't the register's."""
+        """Takes the register's weights. Raises WeightMismatch if their checksum isn't the
+        register's.
+        """
         weights = dict(register.read())
         found = checksum(weights.items())
         if found != register.checksum:
@@ -98,7 +102,8 @@ class EmbeddedEngine:
         routing: str = "free",
         seed: int = 0,
     ) -> tuple[Trajectories, Tensor]:
-        """n completions for each prompt, and the log-probs [samples, max_tokens] they were sampled under.
+        """n completions for each prompt, and the log-probs [samples, max_tokens] they were sampled
+        under.
 
         `routing` matters to experts only, and these models are dense. Raises GenerationFailure for
         what this engine can't do.

@@ -1,4 +1,6 @@
-"""Choosing the next token: temperature, nucleus, Gumbel noise, and the log-prob it was chosen under."""
+"""Choosing the next token: temperature, nucleus, Gumbel noise, and the log-prob it was chosen
+under.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The register between a trainer and its engines: the newest weights, and a checksum to know them by."""
+"""The register between a trainer and its engines: the newest weights, and a checksum to know them
+by.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ def checksum(tensors: Iterable[tuple[str, Tensor]]) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for name, tensor in tensors:
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
-        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy())
+        bytes_ = tensor.detach().cpu().contiguous().view(torch.uint8).numpy()
+        digest.update(bytes_.data)
     return digest.hexdigest()
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-
 from megatron.core.transformer import TransformerConfig
+
 from rpeg.runtime.errors import LayoutFailure
 from rpeg.runtime.layout import Layout
 from rpeg.runtime.shape import ModelShape

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
-
 from megatron.core.models.gpt import GPTModel
 from megatron.core.process_groups_config import ProcessGroupCollection
 from megatron.core.tensor_parallel import gather_from_sequence_parallel_region
 from megatron.core.transformer import TransformerConfig
+from torch import Tensor
+
 from rpeg.runtime.groups import Groups
 from rpeg.runtime.megatron.config import padded_vocab
 from rpeg.runtime.megatron.spec import layer_spec
@@ -65,7 +65,8 @@ class CompletionModel(GPTModel):  # type: ignore[misc]
             self.output_layer.register_forward_pre_hook(self._select)
 
     def forward(self, input_ids: Tensor, positions: Tensor) -> Tensor:
-        """Logits [batch, k, vocabulary shard] of `input_ids` [batch, sequence] at `positions` [batch, k].
+        """Logits [batch, k, vocabulary shard] of `input_ids` [batch, sequence] at `positions`
+        [batch, k].
 
         Earlier pipeline stages answer with their hidden states [sequence, batch, hidden].
         """

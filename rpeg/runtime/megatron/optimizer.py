@@ -32,9 +32,7 @@ class Optimizer:
         config.finalize_model_grads_func = finalize_model_grads
         self._ddp = DistributedDataParallel(
             config,
-            DistributedDataParallelConfig(
-                grad_reduce_in_fp32=True, use_distributed_optimizer=zero
-            ),
+            DistributedDataParallelConfig(grad_reduce_in_fp32=True, use_distributed_optimizer=zero),
             replica.module,
             pg_collection=replica.collection,
         )

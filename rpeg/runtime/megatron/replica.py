@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,14 +26,8 @@ from rpeg.runtime.megatron.model import CompletionModel, collection  # noqa: E40
 from rpeg.runtime.megatron.weights import WeightMap  # noqa: E402
 
 Rows = list[int]
-Loss = Callable[[Outputs, Rows], tuple[Tensor, Any]]
-"""What the model says about a micro-batch's rows -> (loss, what to report)."""
-
-
-class Pass(Protocol):
-    """What a pass over micro-batches does with the last stage's logits."""
-
-    def __call__(self, logits: Tensor, inputs: ModelInputs, rows: Rows) -> Any: ...
+Pass = Callable[[Tensor, ModelInputs, Rows], Any]
+"""What a pass over micro-batches does with the last stage's logits, its inputs and row numbers."""
 
 
 class Replica:
@@ -74,9 +68,7 @@ class Replica:
     ) -> Outputs:
         """Log-probs and entropies of the last stage's logits [batch, tokens, vocabulary shard]."""
         assert self._vocab is not None, "only the last stage has logits"
-        logprob, spread = self._vocab.logprob(
-            logits, inputs.targets, temperature, entropy=entropy
-        )
+        logprob, spread = self._vocab.logprob(logits, inputs.targets, temperature, entropy=entropy)
         return Outputs(inputs.mask, logprob * inputs.mask, spread, logprob.new_empty(0))
 
     @torch.no_grad()
@@ -99,7 +91,8 @@ class Replica:
         *,
         forward_only: bool = False,
     ) -> list[Any]:
-        """Runs every micro-batch through all stages; backwards too, from the loss that `last` gives.
+        """Runs every micro-batch through all stages; backwards too, from the loss that `last`
+        gives.
 
         Training, `last` answers (loss, report); else anything. Returns the last stage's reports.
         """

@@ -1,4 +1,5 @@
-"""Lets Megatron-Core run where there is no GPU, by changing what *its* modules see and nothing else.
+"""Lets Megatron-Core run where there is no GPU, by changing what *its* modules see and nothing
+else.
 
 Megatron-Core names the CUDA device in some sixty places. On a host without CUDA, its modules get a
 stand-in for `torch` in which that device is the CPU, streams are already in order, and the CUDA
@@ -13,6 +14,7 @@ import functools
 import sys
 import time
 import types
+import warnings
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from typing import Any
@@ -41,6 +43,8 @@ def install() -> bool:
             f"megatron-core {found} is installed, this runtime is tested with {VERSION}: "
             f"pip install megatron-core=={VERSION}"
         )
+    # It warns of everything optional that is absent: TransformerEngine, Apex, ...
+    warnings.filterwarnings("ignore", module=r"megatron\.core")
     if torch.cuda.is_available():
         return False
     _import_everything_used()
@@ -158,7 +162,7 @@ def _patch_methods() -> None:
         # The optimizer accepts parameters by the name of their CUDA type.
         return name.replace("torch.", "torch.cuda.", 1) if named else name
 
-    Tensor.cuda = cuda  # type: ignore[method-assign]
+    Tensor.cuda = cuda  # type: ignore[method-assign, assignment]
     Tensor.type = type_  # type: ignore[method-assign, assignment]
 
 

@@ -10,14 +10,13 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
-
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
 from megatron.core.transformer import TransformerConfig
 from megatron.core.transformer.transformer_block import (
     TransformerBlockSubmodules,
     get_num_layers_to_build,
 )
+from torch import Tensor
 
 
 class RMSNorm(torch.nn.RMSNorm):
@@ -33,8 +32,9 @@ class RMSNorm(torch.nn.RMSNorm):
 
 
 class CausalAttention(torch.nn.Module):
-    """Causal attention over whole right-padded sequences through torch's fused kernels, grouped queries
-    included."""
+    """Causal attention over whole right-padded sequences through torch's fused kernels, grouped
+    queries included.
+    """
 
     def __init__(
         self,

@@ -1,0 +1,75 @@
+"""What generated programs import: `from rpeg import runtime as rt`, and nothing else of rpeg.
+
+Imports torch, but neither Megatron-Core nor transformers before a model is made.
+"""
+
+from rpeg.runtime.buffer import TrajectoryBuffer
+from rpeg.runtime.data import DemoData, PromptData
+from rpeg.runtime.engine.embedded import EmbeddedEngine
+from rpeg.runtime.engine.weights import LatestWeights
+from rpeg.runtime.errors import RuntimeFailure
+from rpeg.runtime.evaluate import evaluate, evaluate_loss
+from rpeg.runtime.fields import (
+    gae,
+    group_advantage,
+    importance,
+    kl_penalty,
+    returns,
+    sum_tokens,
+    weighted_sum,
+    whiten,
+)
+from rpeg.runtime.groups import Groups
+from rpeg.runtime.layout import AdamW, Layout, MicroBatch
+from rpeg.runtime.run import Run, start
+from rpeg.runtime.terms import (
+    ON_POLICY,
+    cispo,
+    cross_entropy,
+    distill,
+    entropy_bonus,
+    kl_loss,
+    policy_gradient,
+    ppo_clip,
+    value_loss,
+)
+from rpeg.runtime.trainer import FrozenModel, InitialWeights, Trainer
+from rpeg.runtime.verifiers import Verifier
+
+__all__ = [
+    "ON_POLICY",
+    "AdamW",
+    "DemoData",
+    "EmbeddedEngine",
+    "FrozenModel",
+    "Groups",
+    "InitialWeights",
+    "LatestWeights",
+    "Layout",
+    "MicroBatch",
+    "PromptData",
+    "Run",
+    "RuntimeFailure",
+    "Trainer",
+    "TrajectoryBuffer",
+    "Verifier",
+    "cispo",
+    "cross_entropy",
+    "distill",
+    "entropy_bonus",
+    "evaluate",
+    "evaluate_loss",
+    "gae",
+    "group_advantage",
+    "importance",
+    "kl_loss",
+    "kl_penalty",
+    "policy_gradient",
+    "ppo_clip",
+    "returns",
+    "start",
+    "sum_tokens",
+    "value_loss",
+    "weighted_sum",
+    "whiten",
+]

@@ -1,0 +1,87 @@
+"""The elementwise operations of a step: `advantages` applied to trajectories and their fields.
+
+Rewards are [samples] or [samples, tokens], everything else is [samples, tokens], in y's order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from rpeg.runtime import advantages
+from rpeg.runtime.advantages import Baseline, Moments, Scale
+from rpeg.runtime.groups import Groups
+from rpeg.runtime.losses.kl import Estimator
+from rpeg.runtime.trajectories import Trajectories
+
+
+def weighted_sum(*rewards: Tensor, weights: Sequence[float]) -> Tensor:
+    """See `advantages.weighted_sum`."""
+    return advantages.weighted_sum(rewards, weights)
+
+
+def sum_tokens(y: Trajectories, rewards: Tensor) -> Tensor:
+    """See `advantages.sum_tokens`."""
+    return advantages.sum_tokens(rewards, y.mask)
+
+
+def group_advantage(
+    y: Trajectories, rewards: Tensor, *, baseline: Baseline, scale: Scale
+) -> Tensor:
+    """See `advantages.group_advantage`."""
+    return advantages.group_advantage(rewards, y.n, baseline=baseline, scale=scale)
+
+
+def kl_penalty(
+    y: Trajectories,
+    rewards: Tensor,
+    policy: Tensor,
+    reference: Tensor,
+    *,
+    coef: float,
+    estimator: Estimator = "k1",
+) -> Tensor:
+    """See `advantages.kl_penalty`."""
+    return advantages.kl_penalty(rewards, policy, reference, y.mask, coef=coef, estimator=estimator)
+
+
+def returns(y: Trajectories, rewards: Tensor, *, gamma: float = 1.0) -> Tensor:
+    """See `advantages.returns`."""
+    return advantages.returns(rewards, y.mask, gamma=gamma)
+
+
+def gae(
+    y: Trajectories, rewards: Tensor, values: Tensor, *, gamma: float = 1.0, lambda_: float = 0.95
+) -> tuple[Tensor, Tensor]:
+    """See `advantages.gae`."""
+    return advantages.gae(rewards, values, y.mask, gamma=gamma, lambda_=lambda_)
+
+
+def whiten(y: Trajectories, field: Tensor, *, groups: Groups) -> Tensor:
+    """Zero mean and unit deviation over the whole batch; per-response fields count once a response.
+
+    Collective over the data-parallel groups. See `advantages.whiten`.
+    """
+    mask = y.mask if field.dim() == y.mask.dim() else torch.ones_like(field)
+    mine = Moments.of(field, mask)
+    sums = torch.tensor([mine.count, mine.total, mine.squares], dtype=torch.float64)
+    return advantages.whiten(field, mask, Moments(*groups.sum_over_data(sums).tolist()))
+
+
+def importance(
+    y: Trajectories,
+    current: Tensor,
+    behaviour: Tensor,
+    *,
+    cap: float = 2.0,
+    floor: float = 0.0,
+    mode: Literal["truncate", "mask"] = "truncate",
+    level: Literal["token", "sequence"] = "token",
+) -> Tensor:
+    """See `advantages.importance`."""
+    return advantages.importance(
+        current, behaviour, y.mask, cap=cap, floor=floor, mode=mode, level=level
+    )

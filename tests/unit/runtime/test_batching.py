@@ -1,0 +1,75 @@
+"""Minibatches that no layout changes, micro-batches within bounds, and the rectangles of both."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rpeg.runtime.batching import microbatches, minibatches
+from rpeg.runtime.errors import LayoutFailure
+from rpeg.runtime.examples import Examples
+from rpeg.runtime.layout import MicroBatch
+
+
+@given(
+    shares=st.lists(st.integers(1, 6), min_size=1, max_size=4),
+    count=st.integers(1, 4),
+    shuffle=st.booleans(),
+    seed=st.integers(0, 5),
+)
+def test_every_width_trains_the_same_minibatches(
+    shares: list[int], count: int, shuffle: bool, seed: int
+) -> None:
+    total = sum(shares)
+    if count > total:
+        with pytest.raises(LayoutFailure, match="lower `minibatches`"):
+            minibatches(shares, 0, count, shuffle=shuffle, seeds=[seed])
+        return
+    whole = minibatches([total], 0, count, shuffle=shuffle, seeds=[seed])
+    offset, parts = 0, [[] for _ in range(count)]  # type: ignore[var-annotated]
+    for mine, share in enumerate(shares):
+        local = minibatches(shares, mine, count, shuffle=shuffle, seeds=[seed])
+        for part, rows in zip(parts, local, strict=True):
+            part += [int(row) + offset for row in rows]
+        offset += share
+    assert [sorted(part) for part in parts] == [sorted(rows.tolist()) for rows in whole]
+    assert sorted(row for part in parts for row in part) == list(range(total))
+
+
+def test_shuffles_differ_by_seed_and_are_repeated() -> None:
+    def order(*seeds: int) -> list[int]:
+        return minibatches([32], 0, 1, shuffle=True, seeds=seeds)[0].tolist()
+
+    assert order(0, 1) == order(0, 1) != order(0, 2)
+    assert minibatches([4], 0, 2, shuffle=False, seeds=[])[1].tolist() == [2, 3]
+
+
+def test_microbatches_respect_their_bounds_and_lose_nothing() -> None:
+    lengths = torch.tensor([5, 9, 2, 2, 7, 30])
+    rows = torch.tensor([0, 1, 2, 3, 5])
+    parts = list(microbatches(rows, lengths, MicroBatch(tokens=18, seqs=2)))
+    assert parts == [[5], [1, 0], [2, 3]]
+    assert list(microbatches(rows, lengths, MicroBatch())) == [[0, 1, 2, 3, 5]]
+
+
+def test_rectangles_predict_each_token_from_the_one_before() -> None:
+    prompts = ((4,), (5, 6, 7))
+    tokens = torch.tensor([[8, 9, 1], [8, 0, 0]])
+    mask = torch.tensor([[1, 1, 1], [1, 0, 0]]).bool()
+    inputs = Examples(prompts, tokens, mask, 1.0).inputs([0, 1])
+    assert inputs.input_ids.tolist() == [[4, 8, 9], [5, 6, 7]]
+    assert inputs.positions.tolist() == [[0, 1, 2], [2, 2, 2]]
+    assert inputs.targets.tolist() == tokens.tolist()
+    second = Examples(prompts, tokens, mask, 1.0).inputs([1], multiple=2)
+    assert second.input_ids.tolist() == [[5, 6, 7, 8]]
+    assert second.mask.tolist() == [[True]]
+
+
+def test_tokens_before_the_last_trained_one_are_read_even_if_masked() -> None:
+    mask = torch.tensor([[1, 0, 1, 0]]).bool()
+    examples = Examples(((4,),), torch.tensor([[5, 6, 7, 8]]), mask, 1.0)
+    inputs = examples.inputs([0])
+    assert inputs.input_ids.tolist() == [[4, 5, 6]]
+    assert inputs.mask.tolist() == [[True, False, True]]
