@@ -1,0 +1,84 @@
+"""What a pipeline declares, as things that the interpreter works with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from rpeg.interp.errors import InterpreterError
+from rpeg.interp.network import Network, initial_tensors
+from rpeg.interp.optimizer import AdamW
+from rpeg.interp.values import Model, Weights
+from rpeg.interp.world import World
+from rpeg.ir.ops import declare as ops
+from rpeg.ir.settings import python_value
+from rpeg.runtime.data import DemoData, PromptData
+from rpeg.runtime.model_source import ModelSource, open_source
+from rpeg.runtime.verifiers import Verifier
+
+_ROLES = ("policy", "value")
+
+
+class Declarations:
+    """Initial weights, data sets, verifiers and states of a pipeline, by name."""
+
+    def __init__(self, pipeline: ops.PipelineOp, world: World, seed: int) -> None:
+        self._world = world
+        self._seed = seed
+        self._sources: dict[str, ModelSource] = {}
+        self.things: dict[str, object] = {}
+        makers = {
+            ops.ModelOp: self._model,
+            ops.DataOp: self._data,
+            ops.VerifierOp: self._verifier,
+            ops.StateOp: self._state,
+        }
+        for op in pipeline.body.block.ops:
+            if isinstance(op, ops.DeclareOp):
+                if type(op) not in makers:
+                    raise InterpreterError.at(op, "the reference interpreter has no tools")
+                self.things[op.title] = makers[type(op)](op)
+
+    def _model(self, op: ops.DeclareOp) -> Weights:
+        settings = _settings(op)
+        if op.form_name not in _ROLES or settings.get("lora") is not None:
+            raise InterpreterError.at(
+                op, f"the reference interpreter runs {' and '.join(_ROLES)} models, without lora"
+            )
+        source = self._sources[op.title] = self._source(op)
+        optim = settings.get("optim")
+        model = Model(
+            name=op.title,
+            role=op.form_name,
+            network=Network(source),
+            optim=None if optim is None else _adamw(optim),
+        )
+        tensors = initial_tensors(source, critic=op.form_name == "value")
+        return Weights(model, tensors, version=0)
+
+    def _source(self, op: ops.DeclareOp) -> ModelSource:
+        if op.initial is not None:
+            return self._sources[op.initial]
+        uri = op.uri or ""
+        if uri.startswith("run:"):
+            raise InterpreterError.at(op, f'"{uri}": name the folder that the run exported instead')
+        return open_source(self._world.root / uri, uri, self._seed)
+
+    def _data(self, op: ops.DeclareOp) -> PromptData | DemoData:
+        kind = PromptData if op.form_name == "prompts" else DemoData
+        return kind(self._world, op.title, source=op.uri or "", **_settings(op))
+
+    def _verifier(self, op: ops.DeclareOp) -> Verifier:
+        settings, source = _settings(op), op.uri or ""
+        return Verifier(self._world, op.title, kind=op.form_name, source=source, **settings)
+
+    def _state(self, op: ops.DeclareOp) -> float:
+        return float(_settings(op)["init"])
+
+
+def _settings(op: ops.DeclareOp) -> dict[str, Any]:
+    return {name: python_value(held) for name, held in op.settings().items()}
+
+
+def _adamw(settings: Mapping[str, object]) -> AdamW:
+    return AdamW(**cast(Any, {k: v for k, v in settings.items() if k != "kind"}))

@@ -1,0 +1,90 @@
+"""The values of one step while it runs, and what its operations may ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from torch import Tensor
+from xdsl.ir import Block, Operation, SSAValue
+
+from rpeg.interp.errors import InterpreterError
+from rpeg.interp.oracle import Place, TrajectoryOracle
+from rpeg.interp.record import StepRecord
+from rpeg.interp.values import Weights
+from rpeg.ir.naming import name_of, trajectories_of
+from rpeg.runtime.trajectories import Trajectories
+
+T = TypeVar("T")
+
+Handler = Callable[[Any, "Frame"], Sequence[object]]
+"""(operation, frame) -> a value for each result."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What stays the same over the steps of a run."""
+
+    declared: Mapping[str, object]
+    """Initial weights, data sets and verifiers by their declared names."""
+    oracle: TrajectoryOracle
+    seed: int
+    horizon: int
+    """Steps of the pipeline: LR schedules end there."""
+
+
+@dataclass
+class Frame:
+    """One step."""
+
+    step: int
+    around: Surroundings
+    older: Mapping[str, Sequence[Weights]]
+    """By model: its weights as the last steps started, this one's last."""
+    handlers: Mapping[type[Operation], Handler]
+    record: StepRecord = field(default_factory=StepRecord)
+    stopped: bool = False
+    """A `stop` held: this step is the last."""
+    _values: dict[SSAValue, object] = field(default_factory=dict)
+
+    def run(self, block: Block, arguments: Sequence[object] = ()) -> list[object]:
+        """Runs a block's operations in order; returns what its terminator yields."""
+        self._values |= zip(block.args, arguments, strict=True)
+        *body, ending = block.ops
+        for op in body:
+            for result, value in zip(op.results, self._handler(op)(op, self), strict=True):
+                self._values[result] = value
+        return [self._values[operand] for operand in ending.operands]
+
+    def _handler(self, op: Operation) -> Handler:
+        if type(op) not in self.handlers:
+            raise InterpreterError.at(op, "the reference interpreter doesn't run this operation")
+        return self.handlers[type(op)]
+
+    def read(self, value: SSAValue, kind: type[T]) -> T:
+        """An operand's value. Raises InterpreterError if it is of another kind."""
+        held = self._values[value]
+        if not isinstance(held, kind):
+            found = type(held).__name__
+            raise InterpreterError(f"`{name_of(value)}` is a {found} here, not a {kind.__name__}")
+        return held
+
+    def value(self, value: SSAValue) -> object:
+        """An operand's value, whatever it is."""
+        return self._values[value]
+
+    def tensor(self, value: SSAValue) -> Tensor:
+        """A per-token or per-response field."""
+        return self.read(value, Tensor)
+
+    def trajectories(self, field_: SSAValue) -> Trajectories:
+        """The trajectories that a field belongs to, or the trajectories themselves."""
+        owner = trajectories_of(field_)
+        if owner is None:
+            raise InterpreterError(f"`{name_of(field_)}` belongs to no trajectories")
+        return self.read(owner, Trajectories)
+
+    def place(self, result: SSAValue) -> Place:
+        """Where an oracle finds a result."""
+        return Place(self.step, name_of(result))

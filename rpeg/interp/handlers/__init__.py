@@ -1,0 +1,18 @@
+"""What each operation does: one small function a class, in one table a family."""
+
+from collections.abc import Mapping
+
+from xdsl.ir import Operation
+
+from rpeg.interp.frame import Handler
+from rpeg.interp.handlers import effects, losses, regions, rewards, sampling, updates
+
+HANDLERS: Mapping[type[Operation], Handler] = {
+    **sampling.HANDLERS,
+    **rewards.HANDLERS,
+    **losses.HANDLERS,
+    **updates.HANDLERS,
+    **effects.HANDLERS,
+    **regions.HANDLERS,
+}
+"""Every operation that the interpreter runs."""

@@ -1,0 +1,18 @@
+"""Operations with a region of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rpeg.interp.frame import Frame, Handler
+from rpeg.ir.ops import regions as ops
+
+
+def every(op: ops.EveryOp, frame: Frame) -> Sequence[object]:
+    """The region's states where it runs, the carried ones elsewhere."""
+    fires = (frame.step + 1) % op.int_of("steps") == 0 and frame.step >= op.int_of("from")
+    return frame.run(op.body.block) if fires else [frame.value(state) for state in op.carried]
+
+
+HANDLERS: Mapping[Any, Handler] = {ops.EveryOp: every}

@@ -1,0 +1,116 @@
+"""Reading data, weights and trajectories: batch, generate, score, logprob, values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from xdsl.ir import Operation, SSAValue
+
+from rpeg.interp.errors import InterpreterError
+from rpeg.interp.frame import Frame, Handler
+from rpeg.interp.network import Outputs
+from rpeg.interp.rectangle import Rectangle
+from rpeg.interp.sampler import SamplingSettings
+from rpeg.interp.values import Cursor, OnPolicy, Weights
+from rpeg.ir.naming import name_of
+from rpeg.ir.ops import sampling as ops
+from rpeg.runtime.trajectories import Demos, Prompts, Trajectories
+from rpeg.runtime.verifiers import Verifier
+
+
+def get(op: ops.GetOp, frame: Frame) -> tuple[object]:
+    """A declared thing."""
+    return (frame.around.declared[op.symbol_name],)
+
+
+def stale(op: ops.StaleOp, frame: Frame) -> tuple[Weights]:
+    """The oldest version that the window allows, version 0 near the start: v = max(0, i - high)."""
+    history = frame.older[frame.read(op.weights, Weights).model.name]
+    return (history[-1 - min(op.int_of("high"), len(history) - 1)],)
+
+
+def batch(op: ops.BatchOp, frame: Frame) -> tuple[Prompts | Demos, Cursor]:
+    """The next rows, and the cursor behind them."""
+    cursor = frame.read(op.source, Cursor)
+    cursor.data.load_state_dict({**cursor.data.state_dict(), "cursor": cursor.position})
+    size = op.int_of("size")
+    rows = cursor.data.batch(size=size, order=op.text_of("order"), seed=op.int_of("seed"))
+    return rows, Cursor(cursor.data, cursor.position + size)
+
+
+def generate(op: ops.GenerateOp, frame: Frame) -> tuple[Trajectories, Tensor]:
+    """What the oracle says."""
+    single_turn(op, op.int_of("max_turns"), len(op.tools))
+    stop = op.value("stop") or ()
+    assert isinstance(stop, tuple)
+    settings = SamplingSettings(
+        n=op.int_of("n"),
+        max_tokens=op.int_of("max_tokens"),
+        temperature=op.float_of("temperature"),
+        top_p=op.float_of("top_p"),
+        stop=tuple(map(str, stop)),
+        run_seed=frame.around.seed,
+        seed=op.int_of("seed"),
+    )
+    place, prompts = frame.place(op.trajectories), frame.read(op.prompts, Prompts)
+    weights = frame.read(op.weights, Weights)
+    y, logprobs = frame.around.oracle.generate(place, weights, prompts, settings)
+    frame.record.trajectories[place.name] = y
+    frame.record.sampled[place.name] = logprobs
+    return y, logprobs
+
+
+def single_turn(op: Operation, turns: int, tools: int) -> None:
+    """Raises InterpreterError for turns and tools."""
+    if turns > 1 or tools:
+        raise InterpreterError.at(op, "the reference interpreter samples one turn without tools")
+
+
+def score(op: ops.ScoreOp, frame: Frame) -> tuple[Tensor]:
+    """What the oracle says."""
+    scorer = frame.value(op.scorer)
+    if not isinstance(scorer, Verifier):
+        raise InterpreterError.at(op, "the reference interpreter scores with verifiers only")
+    place, y = frame.place(op.reward), frame.read(op.trajectories, Trajectories)
+    reward = frame.around.oracle.score(place, scorer, y)
+    frame.record.rewards[place.name] = reward
+    return (reward,)
+
+
+def logprob(op: ops.LogprobOp, frame: Frame) -> tuple[Tensor]:
+    """Log-probs under the operand's weights, without gradient."""
+    logprobs = _outputs(op.weights, op.trajectories, frame).logprob
+    frame.record.logprobs[name_of(op.logprobs)] = logprobs
+    return (logprobs,)
+
+
+def on_policy_logprob(op: ops.OnPolicyLogprobOp, frame: Frame) -> tuple[OnPolicy]:
+    """Known to the losses only, which take the new log-probs, detached."""
+    return (OnPolicy(),)
+
+
+def values(op: ops.ValuesOp, frame: Frame) -> tuple[Tensor]:
+    """The critic's values, without gradient."""
+    return (_outputs(op.weights, op.trajectories, frame).values,)
+
+
+@torch.no_grad()
+def _outputs(weights: SSAValue, trajectories: SSAValue, frame: Frame) -> Outputs:
+    held, y = frame.read(weights, Weights), frame.read(trajectories, Trajectories)
+    rows = Rectangle.of(y, held.model.network.tokenizer)
+    return held.model.outputs(held.tensors, rows)
+
+
+HANDLERS: Mapping[Any, Handler] = {
+    ops.GetOp: get,
+    ops.StaleOp: stale,
+    ops.BatchOp: batch,
+    ops.GenerateOp: generate,
+    ops.ScoreOp: score,
+    ops.LogprobOp: logprob,
+    ops.OnPolicyLogprobOp: on_policy_logprob,
+    ops.ValuesOp: values,
+}

@@ -1,0 +1,113 @@
+"""Making the next version of a model: update, copy, ema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rpeg.interp.errors import InterpreterError
+from rpeg.interp.frame import Frame, Handler
+from rpeg.interp.optimizer import Session
+from rpeg.interp.rectangle import Rectangle
+from rpeg.interp.values import LossTerm, Model, OptimizerState, Weights
+from rpeg.ir.ops import updates as ops
+from rpeg.runtime.batching import minibatches
+from rpeg.runtime.losses import Aggregation, Totals, token_weights
+
+
+def update(op: ops.UpdateOp, frame: Frame) -> tuple[Weights, OptimizerState]:
+    """epochs x minibatches optimizer steps on the sum of the losses."""
+    old, state = frame.read(op.weights, Weights), frame.read(op.optimizer, OptimizerState)
+    if old.model.optim is None:
+        raise InterpreterError.at(op, f"`{old.model.name}` has no optimizer: add optim=adamw(...)")
+    session = Session(old.tensors, state.moments, old.model.optim)
+    lr = old.model.optim.rate(old.version, frame.around.horizon)
+    terms = [frame.read(loss, LossTerm) for loss in op.losses]
+    rows = Rectangle.of(terms[0].batch, old.model.network.tokenizer)
+    training = Training(old.model, session, terms, rows, _aggregation(op), lr)
+    for epoch in range(op.int_of("epochs")):
+        for chosen in _minibatches(op, frame, old, len(rows.ids), epoch):
+            training.step(chosen)
+    training.report(frame)
+    return (
+        Weights(old.model, session.tensors(), old.version + 1),
+        OptimizerState(session.moments()),
+    )
+
+
+@dataclass
+class Training:
+    """The optimizer steps of one update, and what it notes of them."""
+
+    model: Model
+    session: Session
+    terms: Sequence[LossTerm]
+    rows: Rectangle
+    agg: Aggregation
+    lr: float
+
+    def __post_init__(self) -> None:
+        self.losses: list[float] = []
+        self.grad_norms: list[float] = []
+        self.logprobs = torch.zeros(self.rows.mask.shape)
+
+    def step(self, chosen: Tensor) -> None:
+        """One optimizer step on the minibatch of these rows [k]."""
+        out = self.model.outputs(self.session.parameters, self.rows.select(chosen))
+        lengths = out.mask.sum(dim=1)
+        totals = Totals(tokens=int(lengths.sum()), sequences=int((lengths > 0).sum()))
+        per_token = torch.stack([term.per_token(out, chosen) for term in self.terms]).sum(dim=0)
+        loss = (per_token * token_weights(out.mask, self.agg, totals)).sum()
+        if out.logprob.numel():
+            self.logprobs[chosen] = out.logprob.detach()
+        self.losses.append(float(loss.detach()))
+        self.grad_norms.append(self.session.step(loss, self.lr))
+
+    def report(self, frame: Frame) -> None:
+        """Writes what it noted into the step's record."""
+        frame.record.losses[self.model.name] = self.losses
+        frame.record.grad_norms[self.model.name] = self.grad_norms
+        frame.record.logprobs[f"update/{self.model.name}"] = self.logprobs
+
+
+def _minibatches(
+    op: ops.UpdateOp, frame: Frame, old: Weights, samples: int, epoch: int
+) -> list[Tensor]:
+    seeds = (frame.around.seed, op.int_of("seed"), old.version, epoch)
+    shuffle, count = bool(op.value("shuffle")), op.int_of("minibatches")
+    return minibatches([samples], 0, count, shuffle=shuffle, seeds=seeds)
+
+
+def _aggregation(op: ops.UpdateOp) -> Aggregation:
+    agg = op.value("agg")
+    if isinstance(agg, dict):
+        tokens = agg["tokens"]
+        assert isinstance(tokens, int)
+        return ("constant", tokens)
+    return str(agg)
+
+
+def copy(op: ops.CopyOp, frame: Frame) -> tuple[Weights]:
+    """Another model's weights under the target's name."""
+    source = frame.read(op.source, Weights)
+    target = frame.around.declared[op.makes()]
+    assert isinstance(target, Weights)
+    return (Weights(target.model, source.tensors, frame.step + 1),)
+
+
+def ema(op: ops.EmaOp, frame: Frame) -> tuple[Weights]:
+    """decay x average + (1 - decay) x source."""
+    average, source = frame.read(op.average, Weights), frame.read(op.source, Weights)
+    decay = op.float_of("decay")
+    tensors = {
+        name: decay * tensor + (1.0 - decay) * source.tensors[name]
+        for name, tensor in average.tensors.items()
+    }
+    return (Weights(average.model, tensors, average.version + 1),)
+
+
+HANDLERS: Mapping[Any, Handler] = {ops.UpdateOp: update, ops.CopyOp: copy, ops.EmaOp: ema}

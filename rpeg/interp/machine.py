@@ -1,0 +1,100 @@
+"""Running a pipeline: its declarations once, its step as often as it says."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute
+
+from rpeg.interp.declare import Declarations
+from rpeg.interp.errors import InterpreterError
+from rpeg.interp.frame import Frame, Surroundings
+from rpeg.interp.handlers import HANDLERS
+from rpeg.interp.oracle import Sampling, TrajectoryOracle
+from rpeg.interp.record import Recording
+from rpeg.interp.values import Cursor, OptimizerState, Weights
+from rpeg.interp.world import World
+from rpeg.ir.ops.declare import PipelineOp
+from rpeg.ir.ops.sampling import StaleOp
+from rpeg.ir.ops.step import StepOp
+from rpeg.ir.types import CursorType, OptimizerType, StateType, WeightsType
+
+
+class Interpreter:
+    """Executes a verified L0 pipeline, one operation after the other, in float32.
+
+    `dtype` and `routing` of the text are how an execution computes, not what: they change nothing
+    here.
+    """
+
+    def __init__(
+        self,
+        module: ModuleOp,
+        pipeline: str,
+        world: World,
+        seed: int = 0,
+        oracle: TrajectoryOracle | None = None,
+    ) -> None:
+        """Reads models, data and verifiers. Raises InterpreterError for what it can't run."""
+        self._pipeline = _find(module, pipeline)
+        self._world = world
+        self._step = next(op for op in self._pipeline.body.block.ops if isinstance(op, StepOp))
+        self._around = Surroundings(
+            declared=Declarations(self._pipeline, world, seed).things,
+            oracle=oracle or Sampling(),
+            seed=seed,
+            horizon=self._step.steps,
+        )
+
+    def run(self, steps: int | None = None) -> Recording:
+        """Runs from step 0 to the end, a `stop`, or for so many steps."""
+        recording = Recording(self._pipeline.title)
+        states = [self._initial(arg.type) for arg in self._step.states]
+        history = self._empty_history()
+        for i in range(min(steps or self._step.steps, self._step.steps)):
+            for weights in _weights(states):
+                history[weights.model.name].append(weights)
+            frame = Frame(i, self._around, history, HANDLERS)
+            states = frame.run(self._step.body.block, states)
+            frame.record.metrics |= self._world.take_logged()
+            recording.steps.append(frame.record)
+            if frame.stopped:
+                break
+        recording.weights = {w.model.name: dict(w.tensors) for w in _weights(states)}
+        return recording
+
+    def _empty_history(self) -> dict[str, deque[Weights]]:
+        """By model, room for as many versions as the step reaches back."""
+        reach = [op.int_of("high") for op in self._step.walk() if isinstance(op, StaleOp)]
+        models = (arg.type.owner for arg in self._step.states if isinstance(arg.type, WeightsType))
+        return {name: deque(maxlen=1 + max(reach, default=0)) for name in models}
+
+    def _initial(self, state: Attribute) -> object:
+        """A state's value before step 0."""
+        match state:
+            case WeightsType():
+                return self._around.declared[state.owner]
+            case OptimizerType():
+                return OptimizerState({})
+            case CursorType():
+                data = self._around.declared[state.symbol]
+                return Cursor(data, 0)  # type: ignore[arg-type]
+            case StateType():
+                return self._around.declared[state.symbol]
+            case _:
+                raise InterpreterError(f"the reference interpreter has no state of type {state}")
+
+
+def _weights(states: Sequence[object]) -> Iterator[Weights]:
+    return (state for state in states if isinstance(state, Weights))
+
+
+def _find(module: ModuleOp, name: str) -> PipelineOp:
+    pipelines = [op for op in module.ops if isinstance(op, PipelineOp)]
+    found = next((op for op in pipelines if op.title == name), None)
+    if found is None:
+        there = ", ".join(f"`{op.title}`" for op in pipelines)
+        raise InterpreterError(f"there is no pipeline `{name}`; there is {there}")
+    return found

@@ -1,0 +1,97 @@
+"""Hugging Face models as pure functions of their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from rpeg.interp.rectangle import Rectangle
+from rpeg.runtime.model_source import ModelSource, fresh
+from rpeg.runtime.tokenizer import Tokenizer
+
+NEVER = -1e30
+"""Logit of a token that is never sampled: probability 0 in float32, and no NaN in an entropy."""
+
+VALUE_HEAD = "score.weight"
+"""The name that Hugging Face's sequence classifiers give their head."""
+
+Tensors = Mapping[str, Tensor]
+"""Weights under Hugging Face names."""
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What a model says about completions, all [rows, tokens]."""
+
+    mask: Tensor
+    logprob: Tensor
+    """Of the completion tokens, zero outside the mask; empty for a critic."""
+    entropy: Tensor
+    """Of the distribution of the next token, in nats; empty for a critic."""
+    values: Tensor
+    """A critic's values; empty for a policy."""
+
+
+class Network:
+    """A Qwen2, Qwen3 or Llama model in float32, as `config.json` of its folder describes it."""
+
+    def __init__(self, source: ModelSource) -> None:
+        from transformers import AutoConfig, AutoModelForCausalLM
+
+        config = AutoConfig.from_pretrained(source.folder)
+        with torch.random.fork_rng(devices=[]):  # its own random weights are thrown away
+            self._module: Any = AutoModelForCausalLM.from_config(
+                config, dtype=torch.float32, attn_implementation="eager"
+            ).eval()
+        self.tokenizer: Tokenizer = source.tokenizer
+        self.vocab = source.shape.vocab
+        pad = self.tokenizer.pad_id
+        self._banned = torch.arange(self.vocab) == (-1 if pad is None else pad)
+
+    def logits(self, tensors: Tensors, ids: Tensor, cache: Any = None) -> Tensor:
+        """[rows, length, vocabulary] next-token logits of `ids` [rows, length], padding banned.
+
+        With a cache, `ids` go on where it ends, and it grows.
+        """
+        options = {"past_key_values": cache, "use_cache": cache is not None}
+        out = functional_call(self._module, dict(tensors), (ids,), options)
+        logits: Tensor = out.logits
+        return logits.masked_fill(self._banned, NEVER)
+
+    def hidden(self, tensors: Tensors, ids: Tensor) -> Tensor:
+        """[rows, length, hidden] states after the last norm."""
+        inner = {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
+        out = functional_call(self._module.model, inner, (ids,), {"use_cache": False})
+        states: Tensor = out.last_hidden_state
+        return states
+
+    def policy(self, tensors: Tensors, rows: Rectangle) -> Outputs:
+        """Log-probs of the completions at their sampling temperature, and entropies."""
+        logits = rows.predicting(self.logits(tensors, rows.ids)) / rows.temperature
+        logprobs = logits.log_softmax(dim=-1)
+        chosen = logprobs.gather(-1, rows.tokens.unsqueeze(-1)).squeeze(-1)
+        entropy = -(logprobs.exp() * logprobs).sum(dim=-1)
+        return Outputs(rows.mask, chosen * rows.mask, entropy, chosen.new_empty(0))
+
+    def critic(self, tensors: Tensors, rows: Rectangle) -> Outputs:
+        """The value of the state in which each completion token is chosen."""
+        states = rows.predicting(self.hidden(tensors, rows.ids))
+        values = (states @ tensors[VALUE_HEAD].T).squeeze(-1) * rows.mask
+        nothing = values.new_empty(0)
+        return Outputs(rows.mask, nothing, nothing, values)
+
+
+def initial_tensors(source: ModelSource, *, critic: bool) -> dict[str, Tensor]:
+    """The weights before step 0; a critic has a drawn head in place of the output layer."""
+    left_out = "lm_head.weight" if critic else None
+    names = (name for name, _ in source.shape.tensors())
+    tensors = {name: source.read(name) for name in names if name != left_out}
+    if critic:
+        shape = (1, source.shape.hidden)
+        tensors[VALUE_HEAD] = fresh(VALUE_HEAD, shape, source.shape.init_std, source.seed)
+    return tensors

@@ -1,0 +1,98 @@
+"""Where trajectories and rewards come from: the interpreter's own sampling, or a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from rpeg.interp.errors import InterpreterError
+from rpeg.interp.record import Recording, StepRecord
+from rpeg.interp.sampler import SamplingSettings, sample
+from rpeg.interp.values import Weights
+from rpeg.runtime.trajectories import Prompts, Trajectories
+from rpeg.runtime.verifiers import Verifier
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which value of which step is asked for."""
+
+    step: int
+    name: str
+    """Its name in the text: `y`, `acc`."""
+
+
+class TrajectoryOracle(Protocol):
+    """Says which tokens each sample got, and what they earned."""
+
+    def generate(
+        self, place: Place, weights: Weights, prompts: Prompts, settings: SamplingSettings
+    ) -> tuple[Trajectories, Tensor]:
+        """Completions, and the log-probs [samples, max_tokens] they were sampled under."""
+        ...
+
+    def score(self, place: Place, verifier: Verifier, y: Trajectories) -> Tensor:
+        """[samples] rewards."""
+        ...
+
+
+class Sampling:
+    """Samples with the weights in hand, and asks the verifier."""
+
+    def generate(
+        self, place: Place, weights: Weights, prompts: Prompts, settings: SamplingSettings
+    ) -> tuple[Trajectories, Tensor]:
+        """See `sampler.sample`."""
+        return sample(weights, prompts, settings)
+
+    def score(self, place: Place, verifier: Verifier, y: Trajectories) -> Tensor:
+        """The verifier's rewards."""
+        return verifier.score(y)
+
+
+class Replay:
+    """Gives what a recording holds. Raises InterpreterError where it doesn't fit the pipeline."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+
+    def generate(
+        self, place: Place, weights: Weights, prompts: Prompts, settings: SamplingSettings
+    ) -> tuple[Trajectories, Tensor]:
+        """The recorded trajectories of the same prompts."""
+        step = self._step(place)
+        if place.name not in step.trajectories:
+            raise _missing(place, "trajectories", step.trajectories)
+        y = step.trajectories[place.name]
+        if not torch.equal(y.ordinals, prompts.ordinals.repeat_interleave(settings.n)):
+            raise InterpreterError(
+                f"`{place.name}` of step {place.step} was recorded for other prompts, or in "
+                "another order: replay with the data, seed and batch size of the recording"
+            )
+        return y, step.sampled[place.name]
+
+    def score(self, place: Place, verifier: Verifier, y: Trajectories) -> Tensor:
+        """The recorded rewards."""
+        step = self._step(place)
+        if place.name not in step.rewards:
+            raise _missing(place, "rewards", step.rewards)
+        return step.rewards[place.name]
+
+    def _step(self, place: Place) -> StepRecord:
+        if place.step >= len(self._recording.steps):
+            raise InterpreterError(
+                f"the recording ends after {len(self._recording.steps)} steps: run only these"
+            )
+        return self._recording.steps[place.step]
+
+
+def _missing(place: Place, what: str, there: Mapping[str, object]) -> InterpreterError:
+    names = ", ".join(f"`{name}`" for name in there) or "none"
+    return InterpreterError(
+        f"the recording has no {what} `{place.name}` in step {place.step} (it has {names}); "
+        "give the value the name that it was recorded under"
+    )

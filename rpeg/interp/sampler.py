@@ -1,0 +1,172 @@
+"""Sampling: the next token is argmax(log-prob + Gumbel noise).
+
+The noise is a function of its coordinates: seeds of run and operation, prompt, sample, position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rpeg.interp.network import Network, Tensors
+from rpeg.interp.values import Weights
+from rpeg.runtime.engine.philox import gumbel
+from rpeg.runtime.trajectories import Prompts, Trajectories
+
+
+@dataclass(frozen=True)
+class SamplingSettings:
+    """Settings of one generate."""
+
+    n: int
+    max_tokens: int
+    temperature: float
+    top_p: float
+    stop: tuple[str, ...]
+    run_seed: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One sampled completion."""
+
+    tokens: list[int]
+    logprobs: list[float]
+    finished: bool
+
+
+@torch.no_grad()
+def sample(
+    weights: Weights, prompts: Prompts, settings: SamplingSettings
+) -> tuple[Trajectories, Tensor]:
+    """n completions for each prompt, and the log-probs [samples, max_tokens] they were drawn under.
+
+    Prompts of one length are sampled together, so that nothing is padded.
+    """
+    network = weights.model.network
+    ids = [network.tokenizer.encode(row.prompt) for row in prompts.rows]
+    completions: list[list[Completion]] = [[] for _ in ids]
+    for length in sorted({len(prompt) for prompt in ids}):
+        chosen = [k for k, prompt in enumerate(ids) if len(prompt) == length]
+        rows = Rows(network, weights.tensors, settings, prompts.ordinals[chosen])
+        found = rows.run(torch.tensor([ids[k] for k in chosen]))
+        for place, k in enumerate(chosen):
+            completions[k] = found[place * settings.n : (place + 1) * settings.n]
+    everything = [one for group in completions for one in group]
+    return _trajectories(weights, prompts, ids, everything, settings)
+
+
+class Rows:
+    """Rows whose prompts have one length."""
+
+    def __init__(
+        self, network: Network, tensors: Tensors, settings: SamplingSettings, ordinals: Tensor
+    ) -> None:
+        self._network = network
+        self._tensors = tensors
+        self._settings = settings
+        self._ordinals = ordinals.repeat_interleave(settings.n)
+        self._samples = torch.arange(settings.n).repeat(len(ordinals))
+
+    def run(self, prompts: Tensor) -> list[Completion]:
+        """Completions of `prompts` [rows, length], n for each, side by side."""
+        from transformers import DynamicCache
+
+        s, cache = self._settings, DynamicCache()
+        ids = prompts.repeat_interleave(s.n, dim=0)
+        tokens = torch.empty(len(ids), 0, dtype=torch.long)
+        logprobs = torch.empty(len(ids), 0)
+        ends = [0] * len(ids)
+        for position in range(s.max_tokens):
+            logits = self._network.logits(self._tensors, ids, cache)[:, -1]
+            ids, drawn = self._draw(logits, position)
+            tokens, logprobs = torch.cat([tokens, ids], 1), torch.cat([logprobs, drawn], 1)
+            for row, end in enumerate(ends):
+                if not end and self._ended(tokens[row].tolist()):
+                    ends[row] = position + 1
+            if all(ends):
+                break
+        return [
+            Completion(t[: end or None], p[: end or None], bool(end))
+            for t, p, end in zip(tokens.tolist(), logprobs.tolist(), ends, strict=True)
+        ]
+
+    def _draw(self, logits: Tensor, position: int) -> tuple[Tensor, Tensor]:
+        """(tokens, their log-probs), both [rows, 1], from logits [rows, vocabulary]."""
+        s = self._settings
+        # Greedy sampling has no distribution of its own: it reports the model's.
+        logprobs = nucleus((logits / (s.temperature or 1.0)).log_softmax(dim=-1), s.top_p)
+        tokens = (logprobs + self._noise(position)).argmax(dim=-1, keepdim=True)
+        return tokens, logprobs.gather(1, tokens)
+
+    def _noise(self, position: int) -> Tensor:
+        s = self._settings
+        if s.temperature == 0.0:
+            return torch.zeros(())
+        where, vocab = range(position, position + 1), self._network.vocab
+        noise = gumbel(
+            self._ordinals, self._samples, where, vocab, run_seed=s.run_seed, seed=s.seed
+        )
+        return noise[:, 0]
+
+    def _ended(self, tokens: list[int]) -> bool:
+        tokenizer, stop = self._network.tokenizer, self._settings.stop
+        if tokens[-1] in tokenizer.eos_ids:
+            return True
+        return bool(stop) and any(text in tokenizer.decode(tokens) for text in stop)
+
+
+def nucleus(logprobs: Tensor, top_p: float) -> Tensor:
+    """Renormalised log-probs of the most probable tokens that together reach `top_p`.
+
+    Top-p sampling (arXiv:1904.09751); the token that crosses the bound is in.
+    """
+    if top_p >= 1.0:
+        return logprobs
+    ordered, index = logprobs.sort(dim=-1, descending=True, stable=True)
+    p = ordered.exp()
+    kept = ordered.masked_fill(p.cumsum(dim=-1) - p >= top_p, float("-inf"))
+    return torch.empty_like(kept).scatter_(-1, index, kept).log_softmax(dim=-1)
+
+
+def _trajectories(
+    weights: Weights,
+    prompts: Prompts,
+    ids: Sequence[tuple[int, ...]],
+    completions: Sequence[Completion],
+    settings: SamplingSettings,
+) -> tuple[Trajectories, Tensor]:
+    n, width = settings.n, settings.max_tokens
+    tokens = torch.zeros(len(completions), width, dtype=torch.long)
+    logprobs = torch.zeros(len(completions), width)
+    mask = torch.zeros(len(completions), width, dtype=torch.bool)
+    for row, one in enumerate(completions):
+        length = len(one.tokens)
+        tokens[row, :length] = torch.tensor(one.tokens)
+        logprobs[row, :length] = torch.tensor(one.logprobs)
+        mask[row, :length] = True
+    y = Trajectories(
+        rows=tuple(row for row in prompts.rows for _ in range(n)),
+        prompt_ids=tuple(prompt for prompt in ids for _ in range(n)),
+        tokens=tokens,
+        mask=mask,
+        versions=torch.where(mask, weights.version, -1).int(),
+        finished=torch.tensor([one.finished for one in completions]),
+        ordinals=prompts.ordinals.repeat_interleave(n),
+        samples=torch.arange(n).repeat(len(ids)),
+        texts=tuple(_text(weights.model.network, one.tokens, settings.stop) for one in completions),
+        n=n,
+        temperature=settings.temperature,
+    )
+    return y, logprobs
+
+
+def _text(network: Network, tokens: list[int], stop: tuple[str, ...]) -> str:
+    """The completion's text without end tokens, up to the first stop string."""
+    tokenizer = network.tokenizer
+    text = tokenizer.decode([token for token in tokens if token not in tokenizer.eos_ids])
+    return text[: min([at for s in stop if (at := text.find(s)) >= 0], default=len(text))]

@@ -1,0 +1,70 @@
+"""What the values of a step are while it runs: immutable, so that older versions stay readable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from rpeg.interp.network import Network, Outputs, Tensors
+from rpeg.interp.optimizer import AdamW
+from rpeg.interp.rectangle import Rectangle
+from rpeg.runtime.data import DemoData, PromptData
+from rpeg.runtime.trajectories import Demos, Trajectories
+
+
+@dataclass(frozen=True)
+class Model:
+    """A declared model: what all versions of its weights have in common."""
+
+    name: str
+    role: str
+    network: Network
+    optim: AdamW | None
+
+    def outputs(self, tensors: Tensors, rows: Rectangle) -> Outputs:
+        """What it says about completions under the given weights."""
+        read = self.network.critic if self.role == "value" else self.network.policy
+        return read(tensors, rows)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """One version of a model's weights."""
+
+    model: Model
+    tensors: Tensors
+    version: int
+    """Finished updates: 0 = initial weights."""
+
+
+@dataclass(frozen=True)
+class OptimizerState:
+    """Moments of a model's optimizer, in torch's form; empty before the first step."""
+
+    moments: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """A data set at a position: rows that it has given."""
+
+    data: PromptData | DemoData
+    position: int
+
+
+@dataclass(frozen=True)
+class OnPolicy:
+    """Stands for the log-probs that the update itself computes, detached."""
+
+
+@dataclass(frozen=True)
+class LossTerm:
+    """One summand of a loss."""
+
+    batch: Trajectories | Demos
+    per_token: Callable[[Outputs, Tensor], Tensor]
+    """(what the model says about some rows, these rows [k]) -> loss [k, tokens], zero outside the
+    mask."""

@@ -1,0 +1,52 @@
+"""What surrounds a pipeline: the folder that sources resolve against, and the run's bookkeeping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class NoClock:
+    """A clock for runs whose time means nothing."""
+
+    def now(self) -> float:
+        """Always the beginning."""
+        return 0.0
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Runs the body."""
+        yield
+
+
+@dataclass
+class World:
+    """One process that holds every batch whole: the host of its data sets and verifiers."""
+
+    root: Path
+    clock: NoClock = field(default_factory=NoClock)
+    data_parallel: tuple[int, int] = (0, 1)
+    leads_shard: bool = True
+    logged: dict[str, float] = field(default_factory=dict)
+    """What verifiers report in the current step, summed."""
+
+    def attach(self, name: str, part: Any) -> None:
+        """Nothing is saved: a run starts at step 0."""
+
+    def log(self, name: str, value: float, weight: float = 1.0, how: str = "mean") -> None:
+        """Adds to a figure of this step."""
+        self.logged[name] = self.logged.get(name, 0.0) + value
+
+    def share_with_replicas(self, value: T) -> T:
+        """There are no replicas."""
+        return value
+
+    def take_logged(self) -> dict[str, float]:
+        """The figures of the step that ends."""
+        logged, self.logged = self.logged, {}
+        return logged
