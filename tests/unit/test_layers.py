@@ -1,7 +1,7 @@
 """Imports point down only: tools > lowering, planner, interp > passes > cost > frontend > ir.
 
 `rpeg.runtime` stands apart: nothing of the compiler below it, nothing but tools above it, except
-that the interpreter takes from there what docs/decisions/0003 lists. Imports inside functions count.
+that the interpreter takes from there what docs/decisions/0003 lists. Imports in functions count.
 """
 
 import ast
