@@ -11,11 +11,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Span:
-    """One timed stage; seconds since the clock's start."""
+    """One timed stage of a process."""
 
     name: str
     step: int
+    """Of which step, counted from 1."""
     begin: float
+    """Seconds since the epoch, so that processes and launches share one axis."""
     end: float
 
 
@@ -27,6 +29,7 @@ class RunClock:
 
     def __init__(self) -> None:
         self._origin = time.monotonic()
+        self._epoch = time.time()
         self._step = 0
         self._step_began = 0.0
         self._spans: list[Span] = []
@@ -44,11 +47,12 @@ class RunClock:
         try:
             yield
         finally:
-            self._spans.append(Span("/".join(self._open), self._step, begin, self.now()))
+            name, zero = "/".join(self._open), self._epoch
+            self._spans.append(Span(name, self._step + 1, zero + begin, zero + self.now()))
             self._open.pop()
 
     def begin_step(self, step: int) -> None:
-        """Forgets the last step's stages."""
+        """Forgets the stages before; `step` counts from 0."""
         self._step = step
         self._step_began = self.now()
         self._spans = []

@@ -41,7 +41,7 @@ def export_model(model: Exportable, target: Path) -> None:
     weights: dict[str, torch.Tensor] = {}
     for name, tensor in model.named_tensors():
         if world.rank() == 0:
-            weights[name] = tensor.detach().cpu()
+            weights[name] = tensor.detach().to("cpu", copy=True)  # a view would keep its padding
     world.on_first(lambda: _write(weights, model.hf_folder, target))
 
 

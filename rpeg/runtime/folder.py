@@ -6,6 +6,7 @@ runs/<pipeline>/
   rollouts/        step-000020.jsonl: the completions of a step
   checkpoints/     step-000020/: the state after a step
   exports.jsonl    where exported models went
+  trace.json       what each process did when, for Perfetto
   tb/              TensorBoard
 """
 
@@ -65,6 +66,10 @@ class RunFolder:
     @property
     def exports(self) -> Path:
         return self.path / "exports.jsonl"
+
+    @property
+    def trace(self) -> Path:
+        return self.path / "trace.json"
 
     @property
     def tensorboard(self) -> Path:

@@ -58,8 +58,17 @@ class StepMetrics:
         """
         mine, self._entries = self._entries, {}
         parts = world.gather((shard, mine))
-        names = dict.fromkeys(name for _, entries in parts for name in entries)
+        names = sorted(dict.fromkeys(n for _, entries in parts for n in entries), key=_place)
         return {name: _merged([(s, e[name]) for s, e in parts if name in e]) for name in names}
+
+
+_ORDER = ("reward/", "eval/", "loss", "", "verifier/", "time/")
+
+
+def _place(name: str) -> int:
+    """Order of a line's names; those of one place stay as they were first logged."""
+    prefixes = [prefix for prefix in _ORDER if prefix and name.startswith(prefix)]
+    return _ORDER.index(prefixes[0] if prefixes else "")
 
 
 def _merged(entries: list[tuple[int, _Entry]]) -> float:

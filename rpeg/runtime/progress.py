@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -89,6 +90,7 @@ class LiveView:
             title, total=steps, completed=done, figures="starting", eta="?"
         )
         self._progress.start()
+        atexit.register(self.close)  # an error must not leave the cursor hidden
 
     def show(self, line: Mapping[str, float]) -> None:
         """Moves the bar."""

@@ -23,9 +23,9 @@ from rpeg.runtime.export import Exportable, export_model, newest_export, record_
 from rpeg.runtime.folder import RunFolder, RunRecord
 from rpeg.runtime.groups import Groups, join_world
 from rpeg.runtime.layout import Layout
-from rpeg.runtime.metrics import How, MetricsFile, StepMetrics, TensorBoardLog, read_metrics
-from rpeg.runtime.progress import StepView, make_view
-from rpeg.runtime.rollouts import describe, drop_rollouts_after, write_rollouts
+from rpeg.runtime.logbook import Logbook
+from rpeg.runtime.metrics import How, StepMetrics
+from rpeg.runtime.rollouts import describe
 from rpeg.runtime.trajectories import Trajectories
 
 T = TypeVar("T")
@@ -48,6 +48,8 @@ def start(*, pipeline: str, steps: int, processes: int, source_sha256: str) -> R
     wanted = RunRecord(pipeline, source_sha256, seed=_seed(), steps=steps, processes=processes)
     lock = folder.lock() if world.rank() == 0 else None
     record = world.on_first(lambda: folder.open(wanted))
+    if record.is_done(steps) and world.rank() == 0:
+        print(_already_done(folder, record), flush=True)
     return Run(folder, record, root=Path(os.environ.get("RPEG_ROOT", ".")).resolve(), lock=lock)
 
 
@@ -80,12 +82,11 @@ class Run:
         self.leads_shard = True
         """Whether this process is the first of those that hold its share."""
         self._lock = lock
+        self._has_groups = False
         self._parts: list[Part] = []
         self._stop_requested = False
         self._keep: int | None = None
-        self._file = MetricsFile(folder.metrics)
-        self._board: TensorBoardLog | None = None
-        self._view: StepView | None = None
+        self._logbook = Logbook(folder) if world.rank() == 0 else None
         self.attach("run", self)
 
     # What a program asks for.
@@ -94,12 +95,12 @@ class Run:
         """The process groups of a layout. A program's layouts share one data-parallel width."""
         groups = Groups.make(layout)
         mine = (groups.dp_rank, groups.dp_size)
-        if self.data_parallel not in ((0, 1), mine):
+        if self._has_groups and mine != self.data_parallel:
             raise LayoutFailure(
                 f"a program's models must share one data-parallel width: "
                 f"{self.data_parallel[1]} and {mine[1]} were asked for; change `dp` of one of them"
             )
-        self.data_parallel = mine
+        self.data_parallel, self._has_groups = mine, True
         self.leads_shard = world.gather(mine[0]).index(mine[0]) == world.rank()
         return groups
 
@@ -145,18 +146,17 @@ class Run:
         if self.done:
             return
         self.step = checkpoint.restore(self.folder.checkpoints, self._parts)
-        if world.rank() == 0:
-            self._file.drop_after(self.step)
-            drop_rollouts_after(self.folder.rollouts, self.step)
+        if self._logbook is not None:
+            self._logbook.rewind(self.step)
             if self.step:
                 print(f"resuming {self.record.pipeline} after step {self.step}", flush=True)
 
     def loop(self) -> Iterator[int]:
         """The steps that are left, the first unfinished one first; ends early after `stop`."""
         if self.done:
-            self._say_done()
             return
-        self._open_logs()
+        if self._logbook is not None:
+            self._logbook.open(self.record.pipeline, self.record.steps, self.step)
         while self.step < self.record.steps and not self._stop_requested:
             self.clock.begin_step(self.step)
             yield self.step
@@ -196,37 +196,23 @@ class Run:
         self.log("finished", float(y.finished.double().mean()), samples)
         self.log("tokens", y.token_count, how="sum")
         shares = world.gather((self.data_parallel[0], describe(y, fields, self.step + 1)))
-        if world.rank() == 0:
-            rollouts = [rollout for share in dict(shares).values() for rollout in share]
-            write_rollouts(self.folder.rollouts, rollouts)
+        if self._logbook is not None:
+            self._logbook.write_rollouts([r for share in dict(shares).values() for r in share])
 
     def finish(self) -> None:
         """Marks the run finished and lets go of its folder. Collective."""
-        if world.rank() == 0 and not self.done:
-            self._close_logs()
-            line = read_metrics(self.folder.metrics)[-1:]
+        if self._logbook is not None and not self.done:
+            self._logbook.close()
             self.record = replace(
                 self.record,
                 finished_step=self.step,
                 stopped=self._stop_requested,
-                figures=_figures(line[0]) if line else {},
+                figures=self._logbook.last_figures(),
             )
             self.folder.write(self.record)
         world.barrier()
         if self._lock is not None:
             self._lock.close()
-
-    # Inside.
-
-    def _open_logs(self) -> None:
-        if world.rank() == 0:
-            self._board = TensorBoardLog(self.folder.tensorboard, self.step)
-            self._view = make_view(self.record.pipeline, self.record.steps, self.step)
-
-    def _close_logs(self) -> None:
-        if self._board and self._view:
-            self._board.close()
-            self._view.close()
 
     def _end_step(self) -> None:
         seconds = self.clock.step_seconds()
@@ -235,31 +221,18 @@ class Run:
         values = self.metrics.merge(shard=self.data_parallel[0])
         if "tokens" in values:
             values["tokens_per_s"] = values["tokens"] / seconds
+        spans = world.gather(self.clock.spans())
         self.step += 1
-        self._write({"step": self.step, "seconds": seconds, **values})
+        if self._logbook is not None:
+            self._logbook.write({"step": self.step, "seconds": seconds, **values}, spans)
         if self._keep is not None:
             checkpoint.save(self.folder.checkpoints, self.step, self._parts, self._keep)
             self._keep = None
 
-    def _write(self, line: dict[str, float]) -> None:
-        if self._board and self._view:
-            self._file.append(line)
-            self._board.append(line)
-            self._view.show(line)
 
-    def _say_done(self) -> None:
-        if world.rank() != 0:
-            return
-        shown = [f"{name} {value:.3f}" for name, value in self.record.figures.items() if value]
-        print(
-            f"already done: {self.record.pipeline} finished at step {self.record.finished_step}"
-            f"{''.join(f', {figure}' for figure in shown)}; to train again set RPEG_RUN_DIR "
-            f"to another folder, or delete {self.folder.path}",
-            flush=True,
-        )
-
-
-def _figures(line: dict[str, float | None]) -> dict[str, float | None]:
-    return {
-        name: value for name, value in line.items() if name.startswith(("reward/", "eval/", "loss"))
-    }
+def _already_done(folder: RunFolder, record: RunRecord) -> str:
+    figures = "".join(f", {name} {value:.3f}" for name, value in record.figures.items() if value)
+    return (
+        f"already done: {record.pipeline} finished at step {record.finished_step}{figures}; "
+        f"to train again set RPEG_RUN_DIR to another folder, or delete {folder.path}"
+    )

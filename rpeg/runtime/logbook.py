@@ -1,0 +1,65 @@
+"""Everything that process 0 writes down while a run trains, and takes back when it resumes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rpeg.runtime.clock import Span
+from rpeg.runtime.folder import RunFolder
+from rpeg.runtime.metrics import Line, MetricsFile, TensorBoardLog, read_metrics
+from rpeg.runtime.progress import StepView, make_view
+from rpeg.runtime.rollouts import Rollout, drop_rollouts_after, write_rollouts
+from rpeg.runtime.trace import TraceFile
+
+
+class Logbook:
+    """Metrics, trace and rollouts of a run's folder."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._metrics = MetricsFile(folder.metrics)
+        self._trace = TraceFile(folder.trace)
+        self._live: _Live | None = None
+
+    def rewind(self, step: int) -> None:
+        """Forgets what was written past `step`."""
+        self._metrics.drop_after(step)
+        self._trace.drop_after(step)
+        drop_rollouts_after(self._folder.rollouts, step)
+
+    def open(self, title: str, steps: int, done: int) -> None:
+        """Starts to show progress."""
+        board = TensorBoardLog(self._folder.tensorboard, done)
+        self._live = _Live(board, make_view(title, steps, done))
+
+    def write(self, line: dict[str, float], spans_by_process: list[list[Span]]) -> None:
+        """One finished step."""
+        self._metrics.append(line)
+        self._trace.append(spans_by_process)
+        if self._live is not None:
+            self._live.board.append(line)
+            self._live.view.show(line)
+
+    def write_rollouts(self, rollouts: list[Rollout]) -> None:
+        """Completions of the step at work."""
+        write_rollouts(self._folder.rollouts, rollouts)
+
+    def close(self) -> None:
+        """Stops to show progress."""
+        if self._live is not None:
+            self._live.board.close()
+            self._live.view.close()
+
+    def last_figures(self) -> Line:
+        """Rewards, evaluations and loss of the last step."""
+        lines = read_metrics(self._folder.metrics)
+        last = lines[-1] if lines else {}
+        return {n: v for n, v in last.items() if n.startswith(("reward/", "eval/", "loss"))}
+
+
+@dataclass(frozen=True)
+class _Live:
+    """What shows a run while it trains."""
+
+    board: TensorBoardLog
+    view: StepView

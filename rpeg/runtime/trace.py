@@ -1,0 +1,62 @@
+"""What each process did when: `trace.json`, in the format that Perfetto and chrome://tracing read.
+
+One event a line, in an array whose closing bracket the format lets us leave out; so a run appends
+to it, and a resumed run drops the events past its checkpoint. Each process is one track.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rpeg.runtime.clock import Span
+from rpeg.runtime.files import write_atomic
+
+_MICROSECONDS = 1e6
+
+
+class TraceFile:
+    """`trace.json`: appended to by process 0."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, spans_by_process: list[list[Span]]) -> None:
+        """Adds the stages of one step, one list a process."""
+        if not self.path.exists():
+            self._write([])
+        with self.path.open("a", encoding="utf-8") as file:
+            for process, spans in enumerate(spans_by_process):
+                file.writelines(_line(_event(span, process)) for span in spans)
+
+    def drop_after(self, step: int) -> None:
+        """Forgets the events past `step`."""
+        if self.path.exists():
+            self._write([e for e in read_trace(self.path) if e["args"]["step"] <= step])
+
+    def _write(self, events: list[dict[str, Any]]) -> None:
+        write_atomic(self.path, "[\n" + "".join(map(_line, events)))
+
+
+def read_trace(path: Path) -> Iterator[dict[str, Any]]:
+    """The events of a `trace.json`; a last line cut short by a kill is left out."""
+    for text in path.read_text(encoding="utf-8").split("\n")[1:-1]:
+        yield json.loads(text.rstrip(","))
+
+
+def _event(span: Span, process: int) -> dict[str, Any]:
+    return {
+        "name": span.name.rsplit("/", 1)[-1],
+        "ph": "X",
+        "ts": round(span.begin * _MICROSECONDS),
+        "dur": round((span.end - span.begin) * _MICROSECONDS),
+        "pid": 0,
+        "tid": process,
+        "args": {"step": span.step, "stage": span.name},
+    }
+
+
+def _line(event: dict[str, Any]) -> str:
+    return json.dumps(event) + ",\n"

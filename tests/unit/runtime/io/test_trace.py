@@ -1,0 +1,64 @@
+"""The clock and the trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rpeg.runtime.clock import RunClock, Span
+from rpeg.runtime.trace import TraceFile, read_trace
+
+
+def test_stages_are_summed_by_name_and_nest() -> None:
+    clock = RunClock()
+    clock.begin_step(4)
+    for _ in range(2):
+        with clock.stage("eval"), clock.stage("generate"):
+            pass
+    assert list(clock.stage_seconds()) == ["eval/generate", "eval"]
+    spans = clock.spans()
+    assert [span.step for span in spans] == [5] * 4
+    inner, outer = spans[:2]
+    assert outer.begin <= inner.begin <= inner.end <= outer.end
+    assert clock.stage_seconds()["eval"] == sum(s.end - s.begin for s in spans if s.name == "eval")
+    clock.begin_step(5)
+    assert clock.stage_seconds() == {}
+
+
+def test_events_are_what_perfetto_reads(tmp_path: Path) -> None:
+    trace = TraceFile(tmp_path / "trace.json")
+    trace.append([[Span("eval/generate", 1, 10.0, 10.5)], [Span("update", 1, 10.5, 11.0)]])
+    assert trace.path.read_text().startswith("[\n{")
+    assert list(read_trace(trace.path)) == [
+        {
+            "name": "generate",
+            "ph": "X",
+            "ts": 10_000_000,
+            "dur": 500_000,
+            "pid": 0,
+            "tid": 0,
+            "args": {"step": 1, "stage": "eval/generate"},
+        },
+        {
+            "name": "update",
+            "ph": "X",
+            "ts": 10_500_000,
+            "dur": 500_000,
+            "pid": 0,
+            "tid": 1,
+            "args": {"step": 1, "stage": "update"},
+        },
+    ]
+
+
+def test_a_resumed_run_drops_the_events_past_its_checkpoint(tmp_path: Path) -> None:
+    trace = TraceFile(tmp_path / "trace.json")
+    for step in (1, 2, 3):
+        trace.append([[Span("update", step, step, step + 1)]])
+    with trace.path.open("a") as file:
+        file.write('{"name": "upd')
+    trace.drop_after(1)
+    trace.append([[Span("update", 2, 7, 8)]])
+    assert [(e["args"]["step"], e["ts"]) for e in read_trace(trace.path)] == [
+        (1, 1_000_000),
+        (2, 7_000_000),
+    ]
