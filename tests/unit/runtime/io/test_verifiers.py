@@ -180,3 +180,12 @@ def test_gym_scores_as_the_gym_does(run: Run, completions: Completions) -> None:
     y = type(y)(**{**vars(y), "rows": (row,) * 3})
     right, tagged, wrong = verifier.score(y).tolist()
     assert right == tagged == 1.0 > wrong
+
+
+def test_the_documented_reward_function(python_rewards: Run, completions: Completions) -> None:
+    page = (Path(__file__).parents[4] / "docs" / "reward-functions.md").read_text(encoding="utf-8")
+    code = page.split("```python\n")[1].split("```")[0]
+    (python_rewards.root / "documented.py").write_text(code)
+    verifier = Verifier(python_rewards, "short", source="python:documented:brevity")
+    scores = verifier.score(completions(["it is 4", "5"], ["4", "4"]))
+    assert scores.tolist() == pytest.approx([0.97, -0.01])
