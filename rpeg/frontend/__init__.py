@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from rpeg.frontend import ast
-from rpeg.frontend.irgen import Overrides, generate
+from rpeg.frontend.irgen import generate
+from rpeg.frontend.overrides import apply_overrides
 from rpeg.frontend.parse import parse
-from rpeg.ir.diagnostics import Diagnostic, has_errors, in_order
+from rpeg.ir.diagnostics import Diagnostic, DiagnosticsError, Position, has_errors, in_order
 from rpeg.ir.sources import Sources
 from rpeg.ir.verify import diagnose
+from rpeg.ir.violations import hint
 
-__all__ = ["Loaded", "check", "load"]
+__all__ = ["SOURCE_HASH", "Loaded", "check", "load"]
+
+SOURCE_HASH = "rpeg.source_sha256"
+"""Attribute of a module that was read from a text: the text's SHA-256, overrides included."""
 
 
 @dataclass(frozen=True)
@@ -23,22 +30,59 @@ class Loaded:
     file: ast.File | None
     module: ModuleOp | None
     diagnostics: tuple[Diagnostic, ...]
+    sources: Sources
 
 
-def load(text: str, filename: str, overrides: Overrides | None = None) -> Loaded:
-    """Parses, resolves and verifies a text; all problems at once, none that another causes."""
+def load(
+    text: str,
+    filename: str,
+    overrides: Mapping[str, ast.Literal] | None = None,
+    pipeline: str | None = None,
+) -> Loaded:
+    """Parses, resolves and verifies a text, or only one pipeline of it; all problems at once.
+
+    `overrides` are other literals for params.
+    """
+    sources = Sources(filename)
     file, problems = parse(text, filename)
     if file is None or has_errors(problems):
-        return Loaded(file, None, in_order(problems))
-    sources = Sources(filename)
-    module, found = generate(file, sources, overrides)
+        return Loaded(file, None, in_order(problems), sources)
+    try:
+        file = _selected(file, filename, pipeline, overrides or {})
+    except DiagnosticsError as error:
+        return Loaded(file, None, in_order(error.diagnostics), sources)
+    module, found = generate(file, sources)
+    module.attributes[SOURCE_HASH] = StringAttr(_digest(text, overrides or {}))
     everything = in_order([*problems, *found, *diagnose(module, sources)])
     if has_errors(everything):
         errors = tuple(d for d in everything if d.severity == "error")
-        return Loaded(file, None, tuple(dict.fromkeys(errors)))
-    return Loaded(file, module, tuple(dict.fromkeys(everything)))
+        return Loaded(file, None, tuple(dict.fromkeys(errors)), sources)
+    return Loaded(file, module, tuple(dict.fromkeys(everything)), sources)
 
 
-def check(text: str, filename: str, overrides: Overrides | None = None) -> list[Diagnostic]:
+def check(
+    text: str, filename: str, overrides: Mapping[str, ast.Literal] | None = None
+) -> list[Diagnostic]:
     """Every problem of a text."""
     return list(load(text, filename, overrides).diagnostics)
+
+
+def _selected(
+    file: ast.File, filename: str, pipeline: str | None, overrides: Mapping[str, ast.Literal]
+) -> ast.File:
+    """The file with one pipeline, or all of them, and with other literals in their params."""
+    names = [p.name for p in file.pipelines]
+    if pipeline is not None and pipeline not in names:
+        near = hint(pipeline, names) or f"; the file has: {', '.join(names)}"
+        text = f"there is no pipeline `{pipeline}`{near}"
+        raise DiagnosticsError([Diagnostic(Position(1, 1), text, "error", filename)])
+    chosen = [p for p in file.pipelines if pipeline in (None, p.name)]
+    if overrides:
+        chosen = [apply_overrides(p, overrides, filename) for p in chosen]
+    return replace(file, pipelines=tuple(chosen))
+
+
+def _digest(text: str, overrides: Mapping[str, ast.Literal]) -> str:
+    """SHA-256 of a text and of what was set otherwise."""
+    settings = "".join(f"\n{name}={overrides[name]}" for name in sorted(overrides))
+    return hashlib.sha256((text + settings).encode()).hexdigest()

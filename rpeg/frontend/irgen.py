@@ -1,4 +1,4 @@
-"""From the syntax tree to L0: names, scopes, signatures. Rules about meaning are the IR's own verifiers."""
+"""From the syntax tree to L0: names, scopes, signatures. Rules about meaning are the IR's own."""
 
 from __future__ import annotations
 
@@ -33,16 +33,12 @@ from rpeg.ir.ops.step import StepOp
 from rpeg.ir.sources import Sources
 from rpeg.ir.types import CursorType, OptimizerType
 
-Overrides = Mapping[str, ast.Literal]
 
-
-def generate(
-    file: ast.File, sources: Sources, overrides: Overrides | None = None
-) -> tuple[ModuleOp, list[Diagnostic]]:
+def generate(file: ast.File, sources: Sources) -> tuple[ModuleOp, list[Diagnostic]]:
     """The module of a text, and what is wrong with its names and signatures.
 
-    Where something is wrong the module holds poisoned values, so that the verifiers can still speak of
-    the rest; it must not be used for anything else.
+    Where something is wrong the module holds poisoned values, so that the verifiers can still speak
+    of the rest; it must not be used for anything else.
     """
     block = Block()
     builder = Builder(InsertPoint.at_end(block))
@@ -55,7 +51,7 @@ def generate(
             messages.error(pipeline.at, text)
             continue
         names[pipeline.name] = pipeline
-        PipelineGen(pipeline, sources, overrides or {}, messages.found).run(builder)
+        PipelineGen(pipeline, sources, messages.found).run(builder)
     module = ModuleOp(Region(block))
     module.location = sources.location(file.at)
     return module, messages.found
@@ -64,16 +60,9 @@ def generate(
 class PipelineGen:
     """Builds one pipeline."""
 
-    def __init__(
-        self,
-        node: ast.Pipeline,
-        sources: Sources,
-        overrides: Overrides,
-        found: list[Diagnostic],
-    ) -> None:
+    def __init__(self, node: ast.Pipeline, sources: Sources, found: list[Diagnostic]) -> None:
         self.node = node
         self.sources = sources
-        self.overrides = overrides
         self.messages = Messages(sources.file, found)
         self.names = Names(self.messages, node.step.index)
         self.params: dict[str, ast.Literal | None] = {}
@@ -114,25 +103,19 @@ class PipelineGen:
     def _param(self, node: ast.Param) -> None:
         if not self.names.give(node.name, node.at):
             return
-        value = self.overrides.get(node.name, node.value)
-        if value.kind == "param":
-            self.messages.error(value.at, "a param holds a literal, not another param")
-        widened = (value.kind, node.value.kind) == ("int", "float")
-        if value.kind != node.value.kind and not widened and node.value.kind != "param":
-            self.messages.error(
-                node.value.at,
-                f"--set {node.name}={value.text}: the param holds {node.value.kind} "
-                f"{node.value.text}",
-            )
-        self.params[node.name] = value
+        if node.value.kind == "param":
+            self.messages.error(node.value.at, "a param holds a literal, not another param")
+            self.params[node.name] = None
+        else:
+            self.params[node.name] = node.value
 
     def _unused_params(self) -> None:
         for node in self.node.params:
             if node.name in self.params and node.name not in self.used_params:
                 self.messages.error(
                     node.at,
-                    f"the param `{node.name}` is never used: write ${node.name} where it belongs, or "
-                    "remove it",
+                    f"the param `{node.name}` is never used: write ${node.name} where it belongs, "
+                    "or remove it",
                     "warning",
                 )
 
@@ -210,7 +193,7 @@ def _prepend(block: Block, top: Block) -> None:
     """Moves the operations of `top` to the start of `block`."""
     first = block.first_op
     for op in list(top.ops):
-        op.detach()
+        top.detach_op(op)
         if first is None:
             block.add_op(op)
         else:

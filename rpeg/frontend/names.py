@@ -1,4 +1,4 @@
-"""Names of a pipeline: each is given once; regions read outer names, and their own end with them."""
+"""Names of a pipeline: each is given once; regions read outer names, their own end with them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ Binding = SSAValue | State | Declared
 
 @dataclass
 class Scope:
-    """The names of a step or region, and what they stand for; None for a name whose line has an error."""
+    """The names of a step or region, and what they stand for; None where the line has an error."""
 
     names: dict[str, Binding | None] = field(default_factory=dict[str, Binding | None])
     outer: Scope | None = None
@@ -100,7 +100,8 @@ class Names:
         if name in self.given:
             self.messages.error(
                 at,
-                f"`{name}` is already defined at {self.given[name]}: a name is given once in a pipeline",
+                f"`{name}` is already defined at {self.given[name]}: a name is given once in a "
+                "pipeline",
             )
             return False
         self.given[name] = at

@@ -111,7 +111,7 @@ class StepGen:
         return state.optimizer
 
     def _states_of_settings(self, given: Given, body: Body) -> list[SSAValue]:
-        """Values of settings that name a state, such as coef=kl@i: operands without a place of their own."""
+        """Values of settings that name a state, such as coef=kl@i: operands without a surface."""
         signature, spec = operations()["kl_controller"], operations()["kl_controller"].operands[0]
         read = (
             self.reader.reference(ref, signature, spec, body.scope, body.builder)
@@ -184,7 +184,7 @@ class StepGen:
             self.states[name].after, self.states[name].optimizer_after = after, optimizer
         self.reader.cursors.update(cursors)
         if signature.name == "every":
-            carried = self._every_carries(inner)
+            carried = self._newest(inner)  # the states as they were: given where it does not fire
         if not given.sound:
             return None
         return self._close(node, signature, carried, given, anchors, body, inner, block)
@@ -208,26 +208,17 @@ class StepGen:
             after = [self.reader.cursors[n] for n in dict.fromkeys(inner.read_cursors)]
             last.operands = [*last.operands, *after]
         elif signature.name == "every":
-            inner.builder.insert(YieldOp.make(self._made(inner)))
+            inner.builder.insert(YieldOp.make(self._newest(inner)))
 
-    def _made(self, inner: Body) -> list[SSAValue]:
-        made: list[SSAValue] = []
+    def _newest(self, inner: Body) -> list[SSAValue]:
+        """The newest version of each state that a region assigns, hidden states included."""
+        versions: list[SSAValue] = []
         for name in inner.assigned:
             state = self.states[name]
-            made.append(state.after or state.start)
+            versions.append(state.after or state.start)
             if state.optimizer is not None:
-                made.append(state.optimizer_after or state.optimizer)
-        return made + [self.reader.cursors[n] for n in dict.fromkeys(inner.read_cursors)]
-
-    def _every_carries(self, inner: Body) -> list[SSAValue]:
-        """What `every` gives where it does not fire: each state as it was."""
-        carried: list[SSAValue] = []
-        for name in inner.assigned:
-            state = self.states[name]
-            carried.append(state.after or state.start)
-            if state.optimizer is not None:
-                carried.append(state.optimizer_after or state.optimizer)
-        return carried + [self.reader.cursors[n] for n in dict.fromkeys(inner.read_cursors)]
+                versions.append(state.optimizer_after or state.optimizer)
+        return versions + [self.reader.cursors[n] for n in dict.fromkeys(inner.read_cursors)]
 
     def _close(
         self,
@@ -246,7 +237,7 @@ class StepGen:
         return op
 
     def _after_every(self, op: EveryOp, body: Body, inner: Body) -> None:
-        """Takes over the results, which stand in the order of `_every_carries`."""
+        """Takes over the results, which stand in the order of `_newest`."""
         results = iter(op.results)
         for name in inner.assigned:
             state = self.states[name]

@@ -1,4 +1,4 @@
-"""Things: the operands of calls. Names are looked up, versions read, and what cannot be is said once."""
+"""Things: the operands of calls. Names are looked up, versions read, each mistake said once."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rpeg.frontend import ast
 from rpeg.frontend.literals import decode
 from rpeg.frontend.names import Declared, Messages, Names, Scope, State, hint
 from rpeg.frontend.values import Settings
+from rpeg.ir.attributes import plain
 from rpeg.ir.ops.plan import integers
 from rpeg.ir.ops.sampling import GetOp, PoisonOp, StaleOp, value_type
-from rpeg.ir.attributes import plain
 from rpeg.ir.patterns import Operand
 from rpeg.ir.signature import Signature
 from rpeg.ir.sources import Sources
@@ -24,7 +24,7 @@ from rpeg.ir.types import WeightsType
 def spread(
     call: ast.Call, signature: Signature, messages: Messages, missing: list[str]
 ) -> list[tuple[ast.Arg, Operand]] | None:
-    """Each thing of a call with the operand it stands for; None, with a message, if one is missing."""
+    """Each thing of a call with its operand; None, with a message, if one is missing."""
     rest = list(call.things)
     pairs: list[tuple[ast.Arg, Operand]] = []
     for index, spec in enumerate(signature.operands):
@@ -203,7 +203,8 @@ class Reader:
         if high > 0:
             self.messages.error(
                 ref.at,
-                f"the newest version a step can read is {ref.name}@{i}+1, and only after it is made",
+                f"the newest version a step can read is {ref.name}@{i}+1, and only after it is "
+                "made",
             )
             return None
         if low > high:
@@ -217,8 +218,8 @@ class Reader:
             line = f" (line {later.line})" if later else ""
             self.messages.error(
                 ref.at,
-                f"{ref.name}@{self.names.index}+1 is read before the statement that makes it{line}: "
-                "move this line below it",
+                f"{ref.name}@{self.names.index}+1 is read before the statement that makes it{line}"
+                ": move this line below it",
             )
         return state.after
 
@@ -243,14 +244,14 @@ class Reader:
         return op.results[0]
 
     def offset(self, index: ast.Index) -> int | None:
-        """What a version adds to the step's index; None, with a message, if it is none of this step."""
+        """What a version adds to the step's index; None, with a message, if it is of another."""
         i = self.names.index
         if index.base != i:
             self.messages.once(
                 f"@{index.base}",
                 index.at,
-                f"`{index}` is not a version of this step: it counts with `{i}`, as in @{i}, @{i}+1, "
-                f"@{i}-2",
+                f"`{index}` is not a version of this step: it counts with `{i}`, as in @{i}, "
+                f"@{i}+1, @{i}-2",
             )
             return None
         if index.offset is None:

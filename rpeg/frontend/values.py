@@ -84,7 +84,7 @@ class Settings:
     def read(
         self, call: ast.Call, signature: Signature, missing: list[str], path: str = ""
     ) -> Given:
-        """The settings of a call with defaults filled in. `missing` loses the names that a message offers."""
+        """The settings of a call, with defaults; `missing` loses names that a message offers."""
         given = Given()
         for arg in call.settings:
             assert arg.name is not None

@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Attribute, ParametrizedAttribute
-from xdsl.irdl import irdl_attr_definition, param_def
+from xdsl.irdl import base, irdl_attr_definition, param_def
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
@@ -27,7 +27,7 @@ class SecondsAttr(ParametrizedAttribute):
     """A time in seconds: `#rpeg.seconds<10.0>`."""
 
     name = "rpeg.seconds"
-    seconds: FloatData = param_def()
+    seconds: FloatData = param_def(base(FloatData))
 
     @staticmethod
     def of(seconds: float) -> SecondsAttr:
@@ -53,7 +53,7 @@ class BytesAttr(ParametrizedAttribute):
     """A size in bytes: `#rpeg.bytes<536870912>`."""
 
     name = "rpeg.bytes"
-    count: IntAttr = param_def()
+    count: IntAttr = param_def(base(IntAttr))
 
     @staticmethod
     def of(count: int) -> BytesAttr:
@@ -75,8 +75,8 @@ class RecordAttr(ParametrizedAttribute):
     """A word with settings: `#rpeg.record<adamw, {lr = 1.0e-06 : f64, ...}>`."""
 
     name = "rpeg.record"
-    word: StringAttr = param_def()
-    entries: DictionaryAttr = param_def()
+    word: StringAttr = param_def(base(StringAttr))
+    entries: DictionaryAttr = param_def(base(DictionaryAttr))
 
     @staticmethod
     def make(kind: str, settings: Mapping[str, Attribute]) -> RecordAttr:
@@ -99,7 +99,7 @@ class RecordAttr(ParametrizedAttribute):
             word = StringAttr(parser.parse_identifier())
             entries: Mapping[str, Attribute] = {}
             if parser.parse_optional_punctuation(",") is not None:
-                entries = parser.parse_optional_attr_dict()
+                entries = parser.parse_optional_dictionary_attr_dict()
             return (word, DictionaryAttr(dict(entries)))
 
     def print_parameters(self, printer: Printer) -> None:

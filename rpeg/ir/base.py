@@ -1,18 +1,20 @@
 """The base of every L0 operation: definition helpers, derived signature, checks, text form.
 
-An operation is defined once, as a class; its surface signature, its messages, its documentation and its
-assembly follow from the definition. Hidden operands and results (optimizer state, data cursors) have no
-surface: the front end threads them.
+An operation is defined once, as a class; its surface signature, its messages, its documentation
+and its assembly follow from the definition. Hidden operands and results (optimizer state, data
+cursors) have no surface: the front end threads them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Self, cast
 
+from typing_extensions import TypeVar
 from xdsl.dialects.builtin import LocationAttr, StringAttr
 from xdsl.ir import Attribute, Operation, OpResult, Region, SSAValue, SSAValues
 from xdsl.irdl import (
     AttrConstraint,
+    IntConstraint,
     IRDLOperation,
     OptionalDef,
     RangeLengthConstraint,
@@ -56,7 +58,9 @@ class Flow(AttrConstraint):
         if not self.inferred and not is_unknown(attr) and not self.pattern.takes(attr):
             raise VerifyException(f"expected {self.pattern.noun}, found {describe(attr)}")
 
-    def mapping_type_vars(self, type_var_mapping: Mapping[TypeVar, Any]) -> Self:
+    def mapping_type_vars(
+        self, type_var_mapping: Mapping[TypeVar, AttrConstraint | IntConstraint]
+    ) -> Self:
         return self
 
 
@@ -73,7 +77,9 @@ class Held(AttrConstraint):
         if not self.kind.accepts(attr):
             raise VerifyException(f"expected {self.kind.noun}, found {attr}")
 
-    def mapping_type_vars(self, type_var_mapping: Mapping[TypeVar, Any]) -> Self:
+    def mapping_type_vars(
+        self, type_var_mapping: Mapping[TypeVar, AttrConstraint | IntConstraint]
+    ) -> Self:
         return self
 
 
@@ -140,6 +146,26 @@ def maybe(kind: Kind, *, least: float | None = None) -> Attribute | None:
 class CheckedOp(IRDLOperation):
     """An operation that lists every rule it breaks, not only the first."""
 
+    # ---- settings as plain values
+
+    def value(self, name: str) -> Python:
+        """A setting as a plain Python value; None if absent."""
+        return python_value(self.properties.get(name))
+
+    def int_of(self, name: str) -> int:
+        """A whole-number setting."""
+        return cast(int, self.value(name))
+
+    def float_of(self, name: str) -> float:
+        """A number setting."""
+        return cast(float, self.value(name))
+
+    def text_of(self, name: str) -> str:
+        """A text or word setting."""
+        return cast(str, self.value(name))
+
+    # ---- rules
+
     def violations(self) -> Iterator[Violation]:
         """Every broken rule."""
         return self.rules()
@@ -194,7 +220,7 @@ class RpegOp(CheckedOp):
         return op
 
     def infer_or_unknown(self) -> Sequence[Attribute]:
-        """Inferred result types, or UnknownType for each where the operands or settings forbid inference."""
+        """Inferred result types, or UnknownType for each where operands or settings do not fit."""
         sound = not any(is_unknown(v.type) for v in self.operands)
         if sound and next(self.misfits(), None) is None:
             return self.infer()
@@ -209,9 +235,7 @@ class RpegOp(CheckedOp):
         return len(self.get_irdl_definition().results)
 
     @classmethod
-    def complete(
-        cls, operands: Sequence[SSAValue], settings: dict[str, Attribute]
-    ) -> None:
+    def complete(cls, operands: Sequence[SSAValue], settings: dict[str, Attribute]) -> None:
         """Fills in defaults that depend on the operands."""
 
     # ---- signature
@@ -249,24 +273,6 @@ class RpegOp(CheckedOp):
         flows = (_flow(d) for _, d in cls.get_irdl_definition().operands)
         return [f.pattern.alternatives[0][0] for f in flows if f.hidden]
 
-    # ---- settings as plain values
-
-    def value(self, name: str) -> Python:
-        """A setting as a plain Python value; None if absent."""
-        return python_value(self.properties.get(name))
-
-    def int_of(self, name: str) -> int:
-        """A whole-number setting."""
-        return cast(int, self.value(name))
-
-    def float_of(self, name: str) -> float:
-        """A number setting."""
-        return cast(float, self.value(name))
-
-    def text_of(self, name: str) -> str:
-        """A text or word setting."""
-        return cast(str, self.value(name))
-
     # ---- checks
 
     def violations(self) -> Iterator[Violation]:
@@ -296,7 +302,8 @@ class RpegOp(CheckedOp):
                 continue
             found = describe(value.type)
             yield Violation(
-                f"{self.SURFACE} takes {flow.pattern.noun} as `{name}`; `{shown(value)}` is {found}",
+                f"{self.SURFACE} takes {flow.pattern.noun} as `{name}`; `{shown(value)}` is "
+                f"{found}",
                 violations.operand(index),
             )
 
@@ -352,7 +359,9 @@ class RpegOp(CheckedOp):
         settings = {k: v for k, v in given.items() if k in known}
         others = {k: v for k, v in given.items() if k not in known}
         regions = [parser.parse_region() for _ in cls.get_irdl_definition().regions]
-        count = len([d for _, d in cls.get_irdl_definition().operands if not isinstance(d, OptionalDef)])
+        count = len(
+            [d for _, d in cls.get_irdl_definition().operands if not isinstance(d, OptionalDef)]
+        )
         if len(operands or ()) < count:
             parser.raise_error(f"{cls.name} takes at least {count} operands")
         return cls.make(operands or (), settings, regions, others)

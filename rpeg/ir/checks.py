@@ -50,7 +50,10 @@ def misfit(name: str, kind: Kind, written: str) -> str:
 
 def _value_violations(setting: Setting, value: Attribute, path: str) -> Iterator[Violation]:
     if not setting.kind.accepts(value):
-        yield Violation(misfit(setting.name, setting.kind, written(value, setting.kind)), violations.setting(path))
+        yield Violation(
+            misfit(setting.name, setting.kind, written(value, setting.kind)),
+            violations.setting(path),
+        )
     elif isinstance(value, RecordAttr):
         yield from record_violations(value, RECORDS[value.kind], path + ".")
     else:
@@ -66,7 +69,9 @@ def _range_violations(setting: Setting, value: Attribute, path: str) -> Iterator
     )
 
 
-def record_violations(value: RecordAttr, signature: Signature, path: str = "") -> Iterator[Violation]:
+def record_violations(
+    value: RecordAttr, signature: Signature, path: str = ""
+) -> Iterator[Violation]:
     """Misfit settings of a record."""
     things = {operand.name for operand in signature.operands}
     settings = {k: v for k, v in value.settings.items() if k not in things}

@@ -6,10 +6,32 @@ from xdsl.ir import Dialect
 
 from rpeg.ir.attributes import BytesAttr, RecordAttr, SecondsAttr
 from rpeg.ir.base import CheckedOp
-from rpeg.ir.ops import declare, effects, losses, plan, regions, rewards, sampling, step, updates
+from rpeg.ir.ops import (
+    declare,
+    effects,
+    losses,
+    movement,
+    plan,
+    regions,
+    rewards,
+    sampling,
+    step,
+    updates,
+)
 from rpeg.ir.types import TYPES
 
-FAMILIES = (declare, step, sampling, rewards, losses, updates, effects, regions, plan)
+FAMILIES = (
+    declare,
+    step,
+    sampling,
+    rewards,
+    losses,
+    updates,
+    effects,
+    regions,
+    plan,
+    movement,
+)
 
 OPERATIONS: tuple[type[CheckedOp], ...] = tuple(op for family in FAMILIES for op in family.OPS)
 """Every operation, in the order of the documentation."""

@@ -62,7 +62,7 @@ def step_index(value: SSAValue) -> str:
 
 
 def trajectories_of(value: SSAValue) -> SSAValue | None:
-    """The trajectories that a per-token or per-response field belongs to; themselves for trajectories."""
+    """The trajectories that a field belongs to; themselves for trajectories."""
     if isinstance(value.type, TrajectoriesType):
         return value
     if not isinstance(value.type, TokenFieldType | ResponseFieldType):

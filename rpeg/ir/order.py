@@ -1,4 +1,4 @@
-"""SSA order: a value is defined before its uses, in its block or one around it. xDSL does not check it."""
+"""SSA order: a value is defined before its uses, in its block or one around it."""
 
 from __future__ import annotations
 

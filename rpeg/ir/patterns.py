@@ -1,8 +1,9 @@
 """Operand patterns: which values an operand takes, and how a message names them.
 
-A pattern is text such as `tok.reward | seq.reward`: alternatives of a kind, optionally with a second word.
-Kinds of values: model data verifier tool state (declared), prompts demos traj tok seq loss metric (of a step).
-Kinds of other arguments: uri (a source), init (a model's initial weights), range, stage, pool.
+A pattern is text such as `tok.reward | seq.reward`: alternatives of a kind, optionally with a
+second word. Kinds of values: model data verifier tool state (declared), prompts demos traj tok seq
+loss metric (of a step). Kinds of other arguments: uri (a source), init (a model's initial weights),
+range, stage, pool.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Pattern:
     def takes(self, value_type: Attribute) -> bool:
         """Whether a value of this type fits."""
         return isinstance(value_type, FlowType) and any(
-            value_type.KIND == kind and (not what or value_type.what == what)
+            kind == value_type.KIND and (not what or value_type.what == what)
             for kind, what in self.alternatives
         )
 
@@ -101,6 +102,6 @@ class Operand:
 
 
 def operands(text: str) -> tuple[Operand, ...]:
-    """Operands from `name: pattern, name: pattern`, for signatures that are not those of an operation."""
+    """Operands from `name: pattern, name: pattern`, for signatures that are no operation's."""
     pairs: Sequence[list[str]] = [part.split(":", 1) for part in text.split(",") if part]
     return tuple(Operand(name.strip(), Pattern.parse(pattern)) for name, pattern in pairs)

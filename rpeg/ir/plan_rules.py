@@ -42,9 +42,9 @@ def place_violations(place: PlaceOp, sound: Sequence[int]) -> Iterator[Violation
         record = list(place.clauses)[index]
         for message in _clause_messages(plan, place, record):
             yield Violation(message, violations.clause(index))
-    message = _unpublished(plan, place)
-    if message is not None:
-        yield Violation(message)
+    unpublished = _unpublished(plan, place)
+    if unpublished is not None:
+        yield Violation(unpublished)
 
 
 def _stage_rule(plan: PlanOp, place: PlaceOp) -> Iterator[Violation]:

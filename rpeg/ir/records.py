@@ -1,4 +1,4 @@
-"""Words that have settings of their own: optimizers, adapters, permissions, distributions, pools, clauses.
+"""Words with settings of their own: optimizers, adapters, permissions, distributions, pools, ...
 
 Each is one row; a new one never touches the grammar.
 """
@@ -34,7 +34,9 @@ def may(name: str, kind: Kind, least: float | None = None) -> Setting:
     return Setting(name, kind, None, False, least)
 
 
-def has(name: str, kind: Kind, default: bool | int | float | str, least: float | None = None) -> Setting:
+def has(
+    name: str, kind: Kind, default: bool | int | float | str, least: float | None = None
+) -> Setting:
     """A setting with a default."""
     return Setting(name, kind, plain(default), False, least)
 
@@ -86,7 +88,10 @@ ALLOW = _table(
         has("overflow", OVERFLOW, "wait"),
     ),
     signature(
-        "actor_critic_sharing", "actor and critic may share layers", (), may("shared_layers", INT, 1)
+        "actor_critic_sharing",
+        "actor and critic may share layers",
+        (),
+        may("shared_layers", INT, 1),
     ),
     signature(
         "logprob_approximation",
@@ -96,10 +101,16 @@ ALLOW = _table(
     ),
     signature("streaming_update", "an update may start before its batch is whole"),
     signature(
-        "tail_batching", "a step may be made of the responses that end first", (), need("over", FLOAT, 1.0)
+        "tail_batching",
+        "a step may be made of the responses that end first",
+        (),
+        need("over", FLOAT, 1.0),
     ),
     signature(
-        "low_precision_rollout", "generation may use another datatype", (), need("dtype", word("fp8"))
+        "low_precision_rollout",
+        "generation may use another datatype",
+        (),
+        need("dtype", word("fp8")),
     ),
 )
 """Structural passes that a user may permit: `allow NAME(...)`."""
@@ -120,10 +131,10 @@ EXPECT = _table(
 
 POOLS = _table(
     signature("nodes", "every GPU of these nodes", operands("which: range")),
+    signature("gpus", "GPUs numbered through the cluster, node by node", operands("which: range")),
     signature(
-        "gpus", "GPUs numbered through the cluster, node by node", operands("which: range")
+        "cores", "CPU cores of these nodes", operands("nodes: range"), need("per_node", INT, 1)
     ),
-    signature("cores", "CPU cores of these nodes", operands("nodes: range"), need("per_node", INT, 1)),
 )
 """Kinds of pools: `pool NAME = ...`."""
 

@@ -1,7 +1,7 @@
 """Kinds of settings: what a named value of an operation may be, and how it is held as an attribute.
 
 A kind knows its noun for messages, an example to offer, and which attributes it takes. Words that a
-kind does not list are still held as strings, so that one verifier reports them for every input format.
+kind does not list are still held as strings, so that one verifier reports them for every input.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def any_of(*kinds: Kind) -> AnyOf:
 
 @dataclass(frozen=True)
 class OrState(Kind):
-    """A number, or the current value of a state such as kl@i (then an operand, not an attribute)."""
+    """A number, or the value of a state such as kl@i (then an operand, not an attribute)."""
 
 
 FLOAT_OR_STATE = OrState("a number or a state such as kl@i", "0.2", FloatAttr)
@@ -150,7 +150,7 @@ class Setting:
 
 
 def python_value(value: Attribute | None) -> Python:
-    """The plain Python value that an attribute holds: seconds and bytes as numbers, records as dicts."""
+    """The plain value that an attribute holds: seconds and bytes as numbers, records as dicts."""
     match value:
         case None:
             return None

@@ -1,4 +1,4 @@
-"""Signatures: how a word of the language is called. Derived from the operations, never written twice."""
+"""Signatures: how a word of the language is called. Derived from the operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the parts of operations stand in a text: positions that one location an operation cannot hold."""
+"""Where the parts of operations stand in a text: more than an operation's one location can hold."""
 
 from __future__ import annotations
 

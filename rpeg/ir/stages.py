@@ -51,7 +51,7 @@ def moving(op: Operation) -> set[str]:
 
 
 def scope_of(op: RpegOp) -> Scope:
-    """The unit on which an operation is a map; an update of one optimizer step sums over samples."""
+    """The unit on which an operation is a map; an update of one optimizer step sums samples."""
     if isinstance(op, UpdateOp):
         return "batch" if op.optimizer_steps > 1 else "sample"
     return op.SCOPE
@@ -65,7 +65,8 @@ def between(stage: RpegOp, source: RpegOp) -> Iterator[RpegOp]:
         if op not in reach:
             reach[op] = False
             makers = [v.owner for v in op.operands if isinstance(v.owner, Operation)]
-            reach[op] = any([m is source or reaches(m) for m in makers])  # every path, not the first
+            found = [m is source or reaches(m) for m in makers]  # every path, not the first
+            reach[op] = any(found)
         return reach[op]
 
     reaches(stage)

@@ -1,8 +1,8 @@
 """Types of the `rpeg` dialect: what flows through a step, with the facts that rules are about.
 
 A version of weights is a range of *lags*: how many steps before this one's start they were made.
-`0..0` is the version as step i starts (`actor@i`), `0..2` the window `actor@[i-2..i]`, `-1..-1` the version
-that this step makes (`actor@i+1`).
+`0..0` is the version as step i starts (`actor@i`), `0..2` the window `actor@[i-2..i]`, `-1..-1` the
+version that this step makes (`actor@i+1`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,19 @@ NEXT = -1
 
 def _symbol(name: str | SymbolRefAttr) -> SymbolRefAttr:
     return name if isinstance(name, SymbolRefAttr) else SymbolRefAttr(name)
+
+
+def symbol_text(symbol: SymbolRefAttr) -> str:
+    """The name that a reference says; references here have one part."""
+    return symbol.root_reference.data
+
+
+def _text(value: str | StringAttr) -> StringAttr:
+    return value if isinstance(value, StringAttr) else StringAttr(value)
+
+
+def _int(value: int | IntAttr) -> IntAttr:
+    return value if isinstance(value, IntAttr) else IntAttr(value)
 
 
 def _parse_symbol(parser: AttrParser) -> SymbolRefAttr:
@@ -73,9 +86,18 @@ class WeightsType(FlowType):
     name = "rpeg.weights"
     KIND: ClassVar[str] = "model"
     model: SymbolRefAttr = param_def(converter=_symbol)
-    role: StringAttr = param_def(converter=StringAttr.get)
-    low: IntAttr = param_def(converter=IntAttr.get)
-    high: IntAttr = param_def(converter=IntAttr.get)
+    role: StringAttr = param_def(converter=_text)
+    low: IntAttr = param_def(converter=_int)
+    high: IntAttr = param_def(converter=_int)
+
+    def __init__(
+        self,
+        model: str | SymbolRefAttr,
+        role: str | StringAttr,
+        low: int | IntAttr,
+        high: int | IntAttr,
+    ) -> None:
+        super().__init__(model, role, low, high)
 
     @property
     def what(self) -> str:
@@ -84,7 +106,7 @@ class WeightsType(FlowType):
     @property
     def owner(self) -> str:
         """Name of the model."""
-        return self.model.string_value()
+        return symbol_text(self.model)
 
     @property
     def lag(self) -> tuple[int, int]:
@@ -118,6 +140,9 @@ class WeightsType(FlowType):
 class _Named(FlowType):
     """A type of one symbol and one word: `<@name, word>`."""
 
+    def __init__(self, symbol: str | SymbolRefAttr, word: str | StringAttr) -> None:
+        super().__init__(symbol, word)
+
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():
@@ -129,14 +154,14 @@ class _Named(FlowType):
         symbol, word = self.parameters
         assert isinstance(symbol, SymbolRefAttr) and isinstance(word, StringAttr)
         with printer.in_angle_brackets():
-            printer.print_string(f"@{symbol.string_value()}, {word.data}")
+            printer.print_string(f"@{symbol_text(symbol)}, {word.data}")
 
     @property
     def symbol(self) -> str:
         """Name of the declaration."""
         name = self.parameters[0]
         assert isinstance(name, SymbolRefAttr)
-        return name.string_value()
+        return symbol_text(name)
 
     @property
     def what(self) -> str:
@@ -145,58 +170,61 @@ class _Named(FlowType):
         return word.data
 
 
-@irdl_attr_definition
+@irdl_attr_definition(init=False)
 class DataType(_Named):
     """A data set as a whole: `!rpeg.data<@heldout, prompts>`."""
 
     name = "rpeg.data"
     KIND: ClassVar[str] = "data"
     source: SymbolRefAttr = param_def(converter=_symbol)
-    content: StringAttr = param_def(converter=StringAttr.get)
+    content: StringAttr = param_def(converter=_text)
 
 
-@irdl_attr_definition
+@irdl_attr_definition(init=False)
 class CursorType(_Named):
     """A data set at the position that this step starts from: `!rpeg.cursor<@train, prompts>`."""
 
     name = "rpeg.cursor"
     KIND: ClassVar[str] = "cursor"
     source: SymbolRefAttr = param_def(converter=_symbol)
-    content: StringAttr = param_def(converter=StringAttr.get)
+    content: StringAttr = param_def(converter=_text)
 
 
-@irdl_attr_definition
+@irdl_attr_definition(init=False)
 class VerifierType(_Named):
     """A verifier: `!rpeg.verifier<@correct, outcome>`."""
 
     name = "rpeg.verifier"
     KIND: ClassVar[str] = "verifier"
     source: SymbolRefAttr = param_def(converter=_symbol)
-    form: StringAttr = param_def(converter=StringAttr.get)
+    form: StringAttr = param_def(converter=_text)
 
 
-@irdl_attr_definition
+@irdl_attr_definition(init=False)
 class ToolType(_Named):
     """A tool or environment: `!rpeg.tool<@search, function>`."""
 
     name = "rpeg.tool"
     KIND: ClassVar[str] = "tool"
     source: SymbolRefAttr = param_def(converter=_symbol)
-    form: StringAttr = param_def(converter=StringAttr.get)
+    form: StringAttr = param_def(converter=_text)
 
 
-@irdl_attr_definition
+@irdl_attr_definition(init=False)
 class StateType(_Named):
     """A small state such as a KL coefficient: `!rpeg.state<@kl, scalar>`."""
 
     name = "rpeg.state"
     KIND: ClassVar[str] = "state"
     source: SymbolRefAttr = param_def(converter=_symbol)
-    form: StringAttr = param_def(converter=StringAttr.get)
+    form: StringAttr = param_def(converter=_text)
 
 
 class _OfModel(FlowType):
     """A type of one model: `<@actor>`."""
+
+    def __init__(self, model: str | SymbolRefAttr) -> None:
+        super().__init__(model)
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
@@ -212,10 +240,10 @@ class _OfModel(FlowType):
         """Name of the model."""
         model = self.parameters[0]
         assert isinstance(model, SymbolRefAttr)
-        return model.string_value()
+        return symbol_text(model)
 
 
-@irdl_attr_definition
+@irdl_attr_definition(init=False)
 class OptimizerType(_OfModel):
     """Optimizer state of a trained model: `!rpeg.opt<@actor>`."""
 
@@ -230,7 +258,10 @@ class LossType(FlowType):
 
     name = "rpeg.loss"
     KIND: ClassVar[str] = "loss"
-    owner_name: StringAttr = param_def(converter=StringAttr.get)
+    owner_name: StringAttr = param_def(converter=_text)
+
+    def __init__(self, owner_name: str | StringAttr) -> None:
+        super().__init__(owner_name)
 
     @property
     def owner(self) -> str:
@@ -256,7 +287,10 @@ class PromptsType(FlowType):
 
     name = "rpeg.prompts"
     KIND: ClassVar[str] = "prompts"
-    size: IntAttr = param_def(converter=IntAttr.get)
+    size: IntAttr = param_def(converter=_int)
+
+    def __init__(self, size: int | IntAttr) -> None:
+        super().__init__(size)
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
@@ -272,7 +306,10 @@ class DemosType(FlowType):
 
     name = "rpeg.demos"
     KIND: ClassVar[str] = "demos"
-    size: IntAttr = param_def(converter=IntAttr.get)
+    size: IntAttr = param_def(converter=_int)
+
+    def __init__(self, size: int | IntAttr) -> None:
+        super().__init__(size)
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
@@ -289,22 +326,42 @@ def _parse_size(parser: AttrParser) -> IntAttr:
 
 @irdl_attr_definition
 class TrajectoriesType(FlowType):
-    """Completions sampled from a policy: `!rpeg.traj<@actor, 64, n = 8, lag = [0, 2]>`, `cut` after the policy
-    if tokens were sampled from a truncated distribution."""
+    """Completions sampled from a policy: `!rpeg.traj<@actor, 64, n = 8, lag = [0, 2]>`.
+
+    `cut` stands after the policy if tokens were sampled from a truncated distribution.
+    """
 
     name = "rpeg.traj"
     KIND: ClassVar[str] = "traj"
     model: SymbolRefAttr = param_def(converter=_symbol)
-    prompts: IntAttr = param_def(converter=IntAttr.get)
-    group: IntAttr = param_def(converter=IntAttr.get)
-    truncated: IntAttr = param_def(converter=IntAttr.get)
-    low: IntAttr = param_def(converter=IntAttr.get)
-    high: IntAttr = param_def(converter=IntAttr.get)
+    prompts: IntAttr = param_def(converter=_int)
+    group: IntAttr = param_def(converter=_int)
+    truncated: IntAttr = param_def(converter=_int)
+    low: IntAttr = param_def(converter=_int)
+    high: IntAttr = param_def(converter=_int)
+
+    def __init__(
+        self,
+        model: str | SymbolRefAttr,
+        prompts: int | IntAttr,
+        group: int | IntAttr,
+        truncated: int | IntAttr,
+        low: int | IntAttr,
+        high: int | IntAttr,
+    ) -> None:
+        super().__init__(
+            model,
+            prompts,
+            group,
+            truncated,
+            low,
+            high,
+        )
 
     @property
     def owner(self) -> str:
         """Name of the policy that wrote them."""
-        return self.model.string_value()
+        return symbol_text(self.model)
 
     @property
     def n(self) -> int:
@@ -349,16 +406,24 @@ class TrajectoriesType(FlowType):
 
 @irdl_attr_definition
 class TokenFieldType(FlowType):
-    """A number for each token of trajectories: `!rpeg.tok<logprob, @actor sampled>`, `!rpeg.tok<advantage>`.
+    """A number for each token: `!rpeg.tok<logprob, @actor sampled>`, `!rpeg.tok<advantage>`.
 
     A log-prob carries the model that made it, and whether it was recorded while sampling.
     """
 
     name = "rpeg.tok"
     KIND: ClassVar[str] = "tok"
-    meaning: StringAttr = param_def(converter=StringAttr.get)
-    owner_name: StringAttr = param_def(converter=StringAttr.get)
-    recorded: IntAttr = param_def(converter=IntAttr.get)
+    meaning: StringAttr = param_def(converter=_text)
+    owner_name: StringAttr = param_def(converter=_text)
+    recorded: IntAttr = param_def(converter=_int)
+
+    def __init__(
+        self,
+        meaning: str | StringAttr,
+        owner_name: str | StringAttr,
+        recorded: int | IntAttr,
+    ) -> None:
+        super().__init__(meaning, owner_name, recorded)
 
     @staticmethod
     def of(meaning: str, owner: str = "", sampled: bool = False) -> TokenFieldType:
@@ -401,7 +466,10 @@ class ResponseFieldType(FlowType):
 
     name = "rpeg.seq"
     KIND: ClassVar[str] = "seq"
-    meaning: StringAttr = param_def(converter=StringAttr.get)
+    meaning: StringAttr = param_def(converter=_text)
+
+    def __init__(self, meaning: str | StringAttr) -> None:
+        super().__init__(meaning)
 
     @property
     def what(self) -> str:

@@ -16,7 +16,7 @@ from rpeg.ir.violations import Violation
 
 
 def diagnose(module: Operation, sources: Sources) -> list[Diagnostic]:
-    """Every problem of a module. Warnings and notes only where there is no error: they may follow from it."""
+    """Every problem of a module; warnings and notes only where no error may have caused them."""
     found = [
         Diagnostic(sources.position(op, v.anchor), v.message, v.severity, sources.file)
         for op, v in _problems(module)

@@ -14,7 +14,7 @@ Part = Literal["op", "operand", "result", "setting", "clause"]
 
 @dataclass(frozen=True)
 class Anchor:
-    """A part of an operation: the whole of it, operand or result number `key`, setting `key`, clause `key`."""
+    """A part of an operation: the whole, operand or result number, setting name, clause number."""
 
     part: Part = "op"
     key: int | str = 0

@@ -1,4 +1,4 @@
-"""The vocabulary of the language, derived from the operations: the front end, docs and tools read it here."""
+"""The vocabulary of the language, derived from the operations, for front end, docs and tools."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def operations() -> Mapping[str, Signature]:
 @cache
 def operation_class(name: str) -> type[RpegOp]:
     """The class of an operation of the surface."""
-    return next(op for op in _surface() if op.SURFACE == name)
+    return next(op for op in _surface() if name == op.SURFACE)
 
 
 def _surface() -> list[type[RpegOp]]:
@@ -50,4 +50,4 @@ def constructors(kind: str) -> Mapping[str, Signature]:
 @cache
 def declaration_class(kind: str) -> type[DeclareOp]:
     """The class of a kind of declaration."""
-    return next(op for op in DECLARE if op.KIND == kind)
+    return next(op for op in DECLARE if kind == op.KIND)

@@ -1,4 +1,4 @@
-"""What exists: pipelines, and the models, data, verifiers, tools, states and permissions they declare."""
+"""What exists: pipelines, their models, data, verifiers, tools, states and permissions."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -26,7 +26,7 @@ from rpeg.ir.patterns import operands
 from rpeg.ir.records import ALLOW, EXPECT, SCHEMES
 from rpeg.ir.settings import DURATION, FLOAT, INT, TEXT, Setting, record, word
 from rpeg.ir.signature import Signature
-from rpeg.ir.types import WeightsType
+from rpeg.ir.types import WeightsType, symbol_text
 from rpeg.ir.violations import Violation, hint
 
 
@@ -86,7 +86,7 @@ class DeclareOp(CheckedOp):
     @property
     def initial(self) -> str | None:
         """The model whose initial weights these are, if the source is one."""
-        return self.source.string_value() if isinstance(self.source, SymbolRefAttr) else None
+        return symbol_text(self.source) if isinstance(self.source, SymbolRefAttr) else None
 
     @property
     def uri(self) -> str | None:
@@ -119,9 +119,7 @@ class DeclareOp(CheckedOp):
 
     def settings(self) -> dict[str, Attribute]:
         """The settings, without name, form and source."""
-        return {
-            k: v for k, v in self.properties.items() if k not in ("sym_name", "form", "source")
-        }
+        return {k: v for k, v in self.properties.items() if k not in ("sym_name", "form", "source")}
 
     def violations(self) -> Iterator[Violation]:
         form = self.signatures().get(self.form_name)
@@ -132,7 +130,7 @@ class DeclareOp(CheckedOp):
         yield from setting_violations(form.name, form.settings, self.settings())
         yield from self._source_rule()
         yield from self.rules()
-        if not self._used():
+        if not self.used():
             yield Violation(f"`{self.title}` is declared and never used", severity="warning")
 
     def _source_rule(self) -> Iterator[Violation]:
@@ -146,7 +144,8 @@ class DeclareOp(CheckedOp):
                 violations.setting("source"),
             )
 
-    def _used(self) -> bool:
+    def used(self) -> bool:
+        """Whether the step, or another declaration, uses it."""
         pipeline = pipeline_of(self)
         return pipeline is None or any(_mentions(op, self.title) for op in pipeline.walk())
 
@@ -184,13 +183,15 @@ def _mentions(op: Operation, name: str) -> bool:
     match op.name:
         case "rpeg.get":
             symbol = op.properties.get("symbol")
-            return isinstance(symbol, SymbolRefAttr) and symbol.string_value() == name
+            return isinstance(symbol, SymbolRefAttr) and symbol_text(symbol) == name
         case "rpeg.step":
             types = op.regions[0].block.arg_types
-            return any(name in (getattr(t, "owner", None), getattr(t, "symbol", None)) for t in types)
+            return any(
+                name in (getattr(t, "owner", None), getattr(t, "symbol", None)) for t in types
+            )
         case "rpeg.model":
             source = op.properties.get("source")
-            return isinstance(source, SymbolRefAttr) and source.string_value() == name
+            return isinstance(source, SymbolRefAttr) and symbol_text(source) == name
         case _:
             return False
 
@@ -208,7 +209,9 @@ class ModelOp(DeclareOp):
         "policy": Form("a language model", _MODEL, "uri | init"),
         "value": Form("a critic: one number a token", _MODEL, "uri | init"),
         "actor_critic": Form(
-            "a language model with a second head for values", (*_MODEL, "shared_layers"), "uri | init"
+            "a language model with a second head for values",
+            (*_MODEL, "shared_layers"),
+            "uri | init",
         ),
         "reward": Form("a reward model: one number a response", _MODEL, "uri | init"),
         "process_reward": Form("a reward model: one number a token", _MODEL, "uri | init"),
@@ -322,7 +325,7 @@ class AllowOp(CheckedOp):
 
 @irdl_op_definition
 class ExpectOp(CheckedOp):
-    """A distribution to expect, for planning only: `rpeg.expect "y" #rpeg.record<lognormal, {...}>`."""
+    """What to expect, for planning only: `rpeg.expect "y" #rpeg.record<lognormal, {...}>`."""
 
     name = "rpeg.expect"
     target = prop_def(StringAttr)

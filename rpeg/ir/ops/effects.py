@@ -79,7 +79,7 @@ class ExportOp(RpegOp):
 
 @irdl_op_definition
 class StopOp(RpegOp):
-    """Ends the run after this step once a metric is above a bound; the step count stays the upper limit."""
+    """Ends the run after this step once a metric is above a bound; the count stays the limit."""
 
     name = "rpeg.stop"
     SURFACE: ClassVar[str] = "stop"

@@ -17,9 +17,9 @@ from rpeg.ir.violations import Violation
 COVERS: Mapping[str, int] = {"weighted": 8, "anchored at behaviour": 1, "uncorrected": 0}
 """How many steps of staleness a policy loss tolerates, by its correction.
 
-Weighted: AReaL (arXiv 2505.24298) trains to the same quality up to a staleness of 8 with its decoupled
-objective, and finds naive PPO to degrade from 1 on; a ratio against the behaviour policy itself is
-taken to bear 1 (one step off), as in one-step-off-policy pipelines.
+Weighted: AReaL (arXiv 2505.24298) trains to the same quality up to a staleness of 8 with its
+decoupled objective, and finds naive PPO to degrade from 1 on; a ratio against the behaviour policy
+itself is taken to bear 1 (one step off), as in one-step-off-policy pipelines.
 """
 
 
@@ -104,9 +104,7 @@ def _sampled(y: SSAValue) -> str:
     """Name of the log-probs recorded with these trajectories."""
     maker = y.owner
     results = getattr(maker, "results", ())
-    recorded = (
-        r for r in results if isinstance(r.type, TokenFieldType) and r.type.sampled
-    )
+    recorded = (r for r in results if isinstance(r.type, TokenFieldType) and r.type.sampled)
     found = next((r for r in recorded if trajectories_of(r) is y), None)
     return name_of(found) if found is not None and not is_unknown(found.type) else "lp"
 

@@ -1,8 +1,14 @@
-"""Where it runs: plans, their pools, and a line for each stage. No line of a plan can change a loss."""
+"""Where it runs: plans, their pools, a line for each stage. No line of a plan can change a loss."""
 
 from collections.abc import Iterator, Sequence
 
-from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, SymbolNameConstraint, SymbolRefAttr
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    IntegerAttr,
+    StringAttr,
+    SymbolNameConstraint,
+    SymbolRefAttr,
+)
 from xdsl.irdl import (
     irdl_op_definition,
     prop_def,
@@ -19,12 +25,13 @@ from rpeg.ir.clusters import Cluster, ClusterError, load_cluster
 from rpeg.ir.declared import symbol_name
 from rpeg.ir.records import CLAUSES, POOLS
 from rpeg.ir.settings import python_value
+from rpeg.ir.types import symbol_text
 from rpeg.ir.violations import Violation, hint
 
 
 @irdl_op_definition
 class PoolOp(CheckedOp):
-    """A part of the cluster: `rpeg.pool @rollout #rpeg.record<nodes, {which = [0, 39]}>`."""
+    """A part of the cluster: `rpeg.pool @all #rpeg.record<nodes, {which = [0, 39]}>`."""
 
     name = "rpeg.pool"
     sym_name = prop_def(SymbolNameConstraint())
@@ -48,7 +55,7 @@ class PoolOp(CheckedOp):
         return (low, high) if isinstance(low, int) and isinstance(high, int) else None
 
     def gpus(self, cluster: Cluster) -> range | None:
-        """Its GPUs, numbered through the cluster; None for a pool of cores or outside the cluster."""
+        """Its GPUs, numbered through the cluster; None for a pool of cores or one outside of it."""
         bounds = self.bounds
         if bounds is None or self.shape.kind == "cores" or self._outside(cluster):
             return None
@@ -78,7 +85,7 @@ class PoolOp(CheckedOp):
 
 @irdl_op_definition
 class PlaceOp(CheckedOp):
-    """A stage, its pool, its clauses: `rpeg.place "y" on @rollout [#rpeg.record<par, {dp = 160, ...}>]`."""
+    """A stage, its pool, its clauses: `rpeg.place "y" on @all [#rpeg.record<par, {dp = 8}>]`."""
 
     name = "rpeg.place"
     stage = prop_def(StringAttr)
@@ -94,7 +101,7 @@ class PlaceOp(CheckedOp):
     @property
     def pool_name(self) -> str:
         """Name of the pool."""
-        return self.pool.string_value()
+        return symbol_text(self.pool)
 
     def clause(self, kind: str) -> RecordAttr | None:
         """The clause of this kind, if the line has one."""

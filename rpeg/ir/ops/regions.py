@@ -19,7 +19,14 @@ from rpeg.ir.naming import name_of, trajectories_of
 from rpeg.ir.patterns import Pattern
 from rpeg.ir.settings import INT, word
 from rpeg.ir.signature import Scope
-from rpeg.ir.types import CursorType, ResponseFieldType, TokenFieldType, TrajectoriesType, UnknownType, is_unknown
+from rpeg.ir.types import (
+    CursorType,
+    ResponseFieldType,
+    TokenFieldType,
+    TrajectoriesType,
+    UnknownType,
+    is_unknown,
+)
 from rpeg.ir.violations import Violation
 
 STATES = "model | opt | cursor | state"
@@ -51,7 +58,7 @@ class YieldOp(RpegOp):
 
 @irdl_op_definition
 class EveryOp(RpegOp):
-    """Runs its region when i+1 is a multiple of steps and i >= from; state it does not assign is carried."""
+    """Runs its region when i+1 is a multiple of steps and i >= from; other state is carried."""
 
     name = "rpeg.every"
     SURFACE: ClassVar[str] = "every"

@@ -8,7 +8,17 @@ from xdsl.irdl import irdl_op_definition, traits_def
 from xdsl.traits import Pure
 
 from rpeg.ir import violations
-from rpeg.ir.base import RpegOp, gives, hidden_optional, index_name, many, maybe, operand, required, setting
+from rpeg.ir.base import (
+    RpegOp,
+    gives,
+    hidden_optional,
+    index_name,
+    many,
+    maybe,
+    operand,
+    required,
+    setting,
+)
 from rpeg.ir.naming import name_of, trajectories_of
 from rpeg.ir.settings import FLOAT, FLOAT_OR_STATE, list_of, word
 from rpeg.ir.signature import Scope
@@ -116,7 +126,7 @@ class GaeOp(RpegOp):
 
 @irdl_op_definition
 class GroupAdvantageOp(RpegOp):
-    """Rewards against those of the same prompt: GRPO mean/std, Dr.GRPO mean/none, RLOO leave_one_out/none."""
+    """Rewards less their prompt's: GRPO mean/std, Dr.GRPO mean/none, RLOO leave_one_out/none."""
 
     name = "rpeg.group_advantage"
     SURFACE: ClassVar[str] = "group_advantage"

@@ -31,6 +31,7 @@ from rpeg.ir.types import (
     UnknownType,
     VerifierType,
     WeightsType,
+    symbol_text,
 )
 from rpeg.ir.violations import Violation
 
@@ -55,14 +56,12 @@ class GetOp(RpegOp):
     @property
     def symbol_name(self) -> str:
         """Name of the declaration."""
-        return self.symbol.string_value()
+        return symbol_text(self.symbol)
 
     @staticmethod
     def of(symbol: str, value_type: Attribute) -> "GetOp":
         """The declaration `symbol`, as a value of the given type."""
-        return GetOp.create(
-            properties={"symbol": SymbolRefAttr(symbol)}, result_types=[value_type]
-        )
+        return GetOp.create(properties={"symbol": SymbolRefAttr(symbol)}, result_types=[value_type])
 
     def rules(self) -> Iterator[Violation]:
         held = self.results[0].type
@@ -109,7 +108,7 @@ class StaleOp(RpegOp):
 
 @irdl_op_definition
 class PoisonOp(RpegOp):
-    """Stands for a value whose definition has an error, so that no rule speaks of what follows from it.
+    """Stands for a value whose definition has an error, so that no rule speaks of what follows.
 
     The front end makes it; no module that holds one leaves the front end.
     """
@@ -246,7 +245,7 @@ class LogprobOp(RpegOp):
 
 @irdl_op_definition
 class OnPolicyLogprobOp(RpegOp):
-    """The log-probs that the update itself computes, detached: exact where it takes one optimizer step.
+    """The log-probs that the update itself computes, detached: exact for one optimizer step.
 
     Written by rpeg-eliminate-old-logprob; it has no surface.
     """

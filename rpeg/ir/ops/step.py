@@ -1,4 +1,4 @@
-"""The step: a block whose arguments are the states as it starts, and whose yield gives them as it ends."""
+"""The step: its block's arguments are the states at its start, its yield gives those at its end."""
 
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Self
@@ -33,7 +33,7 @@ def state_key(value_type: Attribute) -> tuple[str, str] | None:
 class StepOp(CheckedOp):
     """One step of training, run `count` times.
 
-    `rpeg.step i < 300 (%actor : !rpeg.weights<@actor, policy>, ...) { ... rpeg.yield %actor_1, ... }`
+    `rpeg.step i < 300 (%actor : !rpeg.weights<@actor, policy>, ...) { ... rpeg.yield %actor_1 }`
     """
 
     name = "rpeg.step"
@@ -89,9 +89,7 @@ class StepOp(CheckedOp):
             return
         for index, (start, end) in enumerate(zip(self.states, last.operands, strict=True)):
             if not is_unknown(end.type) and state_key(start.type) != state_key(end.type):
-                yield Violation(
-                    f"state {index + 1} starts as {start.type} and ends as {end.type}"
-                )
+                yield Violation(f"state {index + 1} starts as {start.type} and ends as {end.type}")
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:

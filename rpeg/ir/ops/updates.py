@@ -9,13 +9,30 @@ from xdsl.irdl import irdl_op_definition, opt_prop_def, traits_def
 from xdsl.traits import Pure
 
 from rpeg.ir import violations
-from rpeg.ir.base import RpegOp, gives, hidden, hidden_result, index_name, many, operand, required, setting
+from rpeg.ir.base import (
+    RpegOp,
+    gives,
+    hidden,
+    hidden_result,
+    index_name,
+    many,
+    operand,
+    required,
+    setting,
+)
 from rpeg.ir.declared import declaration, place_in_file
 from rpeg.ir.naming import name_of, trajectories_of
 from rpeg.ir.ops.losses import LossOp
 from rpeg.ir.settings import BOOL, FLOAT, INT, word
 from rpeg.ir.signature import Scope
-from rpeg.ir.types import NEXT, LossType, OptimizerType, TrajectoriesType, WeightsType
+from rpeg.ir.types import (
+    NEXT,
+    LossType,
+    OptimizerType,
+    TrajectoriesType,
+    WeightsType,
+    symbol_text,
+)
 from rpeg.ir.violations import Violation
 
 TRAINABLE = "model.policy | model.value | model.actor_critic"
@@ -75,8 +92,8 @@ class UpdateOp(RpegOp):
         i = index_name(self)
         if _weights(self.weights).lag == (NEXT, NEXT) or _updated_before(self, owner):
             yield Violation(
-                f"{owner}@{i}+1 is made twice: a state gets one new version a step; give both losses "
-                "to one update",
+                f"{owner}@{i}+1 is made twice: a state gets one new version a step; give both "
+                "losses to one update",
                 violations.result(0),
             )
 
@@ -158,7 +175,7 @@ class CopyOp(RpegOp):
 
     def makes(self) -> str:
         """Name of the model whose next version this is."""
-        return self.target.string_value() if self.target else _weights(self.source).owner
+        return symbol_text(self.target) if self.target else _weights(self.source).owner
 
 
 @irdl_op_definition
