@@ -15,6 +15,7 @@ from typing import IO, Any, TypeVar
 
 from torch import Tensor
 
+from rpeg.resources import resource
 from rpeg.runtime import checkpoint, world
 from rpeg.runtime.checkpoint import Part, Stateful
 from rpeg.runtime.clock import RunClock
@@ -105,10 +106,17 @@ class Run:
         return groups
 
     def resolve(self, source: str) -> Path:
-        """The path that a path source or `run:PIPELINE/MODEL` means."""
+        """The path that a path source or `run:PIPELINE/MODEL` means.
+
+        `models/NAME` means a model shipped with rpeg where the run's root has no such folder.
+        """
         if source.startswith("run:"):
             return newest_export(self.folder.path.parent, source)
-        return self.root / source
+        path = self.root / source
+        if path.exists() or not source.startswith("models/"):
+            return path
+        shipped = resource("models") / source.removeprefix("models/")
+        return shipped if shipped.exists() else path
 
     def attach(
         self, name: str, part: Stateful, *, shard: str = "", writes: bool | None = None

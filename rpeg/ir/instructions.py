@@ -1,0 +1,223 @@
+"""The instructions of L3: calls that a generated program makes of `rpeg.runtime`, with their settings.
+
+A test holds this table to the runtime's own signatures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+ANY = "any"
+"""Any value of the program."""
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One callable of the runtime."""
+
+    name: str
+    receiver: str = ""
+    """Class of the object it is a method of; empty for a function or a class of the runtime."""
+    things: tuple[str, ...] = ()
+    """Classes of the positional values."""
+    more: str = ""
+    """Class of any number of further positional values."""
+    settings: tuple[str, ...] = ()
+    """Settings that every call gives."""
+    optional: tuple[str, ...] = ()
+    """Settings that a call may leave out."""
+    keywords: tuple[str, ...] = ()
+    """Settings whose value is another value of the program."""
+    free: bool = False
+    """It takes keywords of any name."""
+    results: tuple[str, ...] = ()
+    """Classes of what it returns."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Receiver and name."""
+        return self.receiver, self.name
+
+
+_SAMPLING = ("n", "max_tokens", "temperature", "max_turns", "seed")
+
+_ROWS = (
+    # the run
+    Instruction(
+        "start", settings=("pipeline", "steps", "processes", "source_sha256"), results=("Run",)
+    ),
+    Instruction("groups", "Run", settings=("layout",), results=("Groups",)),
+    Instruction("restore", "Run"),
+    Instruction("report", "Run", ("Trajectories",), free=True),
+    Instruction("checkpoint", "Run", settings=("keep",)),
+    Instruction("export", "Run", ("Trainer",), settings=("to",)),
+    Instruction("stop", "Run", ("Metric",), settings=("above",)),
+    Instruction("finish", "Run"),
+    # what exists
+    Instruction(
+        "Trainer",
+        "",
+        ("Run", "Name"),
+        settings=("role", "source", "dtype", "optimizer", "horizon"),
+        optional=("micro_batch",),
+        keywords=("groups",),
+        results=("Trainer",),
+    ),
+    Instruction("InitialWeights", "", ("Trainer",), results=("Source",)),
+    Instruction(
+        "FrozenModel",
+        "",
+        ("Run", "Name"),
+        settings=("role", "dtype"),
+        optional=("source",),
+        keywords=("source", "groups"),
+        results=("FrozenModel",),
+    ),
+    Instruction(
+        "PromptData",
+        "",
+        ("Run", "Name"),
+        settings=("source", "seed"),
+        optional=("limit", "split"),
+        results=("PromptData",),
+    ),
+    Instruction(
+        "DemoData",
+        "",
+        ("Run", "Name"),
+        settings=("source", "seed"),
+        optional=("limit", "split"),
+        results=("DemoData",),
+    ),
+    Instruction(
+        "Verifier",
+        "",
+        ("Run", "Name"),
+        settings=("kind", "source", "timeout"),
+        optional=("soft", "max"),
+        results=("Verifier",),
+    ),
+    Instruction("LatestWeights", "", ("Run", "Trainer"), results=("LatestWeights",)),
+    Instruction(
+        "EmbeddedEngine", "", ("Run", "Trainer"), keywords=("groups",), results=("EmbeddedEngine",)
+    ),
+    Instruction(
+        "TrajectoryBuffer",
+        "",
+        ("Run",),
+        settings=("capacity", "max_lag", "bound"),
+        results=("TrajectoryBuffer",),
+    ),
+    # weights on their way to an engine
+    Instruction("publish", "LatestWeights", ("Trainer",)),
+    Instruction("swap_weights", "EmbeddedEngine", ("LatestWeights",)),
+    Instruction("reset_prefix_cache", "EmbeddedEngine"),
+    # the step
+    Instruction(
+        "batch", "PromptData", settings=("size", "order", "seed"), results=("Prompts",)
+    ),
+    Instruction("batch", "DemoData", settings=("size", "order", "seed"), results=("Demos",)),
+    Instruction(
+        "generate",
+        "EmbeddedEngine",
+        ("Prompts",),
+        settings=(*_SAMPLING, "top_p", "dtype", "routing"),
+        optional=("stop",),
+        results=("Trajectories", "TokenField"),
+    ),
+    Instruction("put", "TrajectoryBuffer", ("Trajectories",), more="TokenField"),
+    Instruction(
+        "take",
+        "TrajectoryBuffer",
+        settings=("step",),
+        keywords=("step",),
+        results=("Trajectories", "TokenField"),
+    ),
+    Instruction("score", "Verifier", ("Trajectories",), results=("ResponseField",)),
+    Instruction("logprob", "Trainer", ("Trajectories",), results=("TokenField",)),
+    Instruction("logprob", "FrozenModel", ("Trajectories",), results=("TokenField",)),
+    Instruction(
+        "weighted_sum", more="ResponseField", settings=("weights",), results=("ResponseField",)
+    ),
+    Instruction(
+        "group_advantage",
+        "",
+        ("Trajectories", "ResponseField"),
+        settings=("baseline", "scale"),
+        results=("ResponseField",),
+    ),
+    Instruction(
+        "importance",
+        "",
+        ("Trajectories", "TokenField", "TokenField"),
+        settings=("cap", "mode", "level"),
+        results=("TokenField",),
+    ),
+    Instruction(
+        "ppo_clip",
+        "",
+        ("Trajectories", ANY, "TokenField"),
+        settings=("clip_low", "clip_high", "ratio"),
+        keywords=("weight",),
+        results=("Loss",),
+    ),
+    Instruction(
+        "cispo",
+        "",
+        ("Trajectories", ANY, "TokenField"),
+        settings=("clip_high",),
+        keywords=("weight",),
+        results=("Loss",),
+    ),
+    Instruction(
+        "policy_gradient",
+        "",
+        ("Trajectories", ANY),
+        keywords=("weight",),
+        results=("Loss",),
+    ),
+    Instruction(
+        "kl_loss",
+        "",
+        ("Trajectories", "TokenField"),
+        settings=("coef", "estimator"),
+        results=("Loss",),
+    ),
+    Instruction(
+        "entropy_bonus", "", ("Trajectories",), settings=("coef",), results=("Loss",)
+    ),
+    Instruction("cross_entropy", "", ("Demos",), settings=("coef",), results=("Loss",)),
+    Instruction(
+        "update",
+        "Trainer",
+        more="Loss",
+        settings=("agg", "epochs", "minibatches", "shuffle", "routing", "seed"),
+    ),
+    # what is measured
+    Instruction(
+        "evaluate",
+        "",
+        ("EmbeddedEngine", "PromptData", "Verifier"),
+        settings=("name", *_SAMPLING),
+        optional=("limit",),
+        results=("Metric",),
+    ),
+    Instruction(
+        "evaluate_loss",
+        "",
+        ("Trainer", "DemoData"),
+        settings=("name",),
+        optional=("limit",),
+        results=("Metric",),
+    ),
+)
+
+INSTRUCTIONS: Mapping[tuple[str, str], Instruction] = {row.key: row for row in _ROWS}
+"""(receiver class, name) -> instruction."""
+
+CONSTANTS: Mapping[str, str] = {"ON_POLICY": "TokenField"}
+"""Names of the runtime that a program may use as values, with their classes."""
+
+RECORDS = ("Layout", "MicroBatch", "AdamW")
+"""Records of the runtime that stand as the value of a setting."""

@@ -1,0 +1,413 @@
+"""L3, programs: one a process group, instruction by instruction. Text is made from it without a decision.
+
+    rrt.program @grpo_all "all" 2 {
+      %run = rrt.call "start" {pipeline = "grpo", ...}
+      ...
+      rrt.loop %run index i {
+        %q = rrt.call "batch" of %train {size = 32 : i64, ...}
+        %y, %lp = rrt.call "generate" of %engine(%q) {n = 8 : i64, ...}
+        rrt.every %run, %i steps 20 from 0 { ... }
+      }
+      rrt.call "finish" of %run
+    }
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, Self
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    IntegerAttr,
+    StringAttr,
+    SymbolNameConstraint,
+    UnitAttr,
+    i64,
+)
+from xdsl.ir import (
+    Attribute,
+    Block,
+    Dialect,
+    Operation,
+    ParametrizedAttribute,
+    Region,
+    SSAValue,
+    TypeAttribute,
+)
+from xdsl.irdl import (
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    param_def,
+    prop_def,
+    region_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.parser import AttrParser, Parser
+from xdsl.printer import Printer
+from xdsl.traits import IsolatedFromAbove, NoTerminator, SymbolOpInterface
+
+from rpeg.ir import violations
+from rpeg.ir.base import CheckedOp
+from rpeg.ir.declared import symbol_name
+from rpeg.ir.instructions import ANY, CONSTANTS, INSTRUCTIONS, Instruction
+from rpeg.ir.violations import Violation, hint
+
+
+@irdl_attr_definition
+class ObjectType(ParametrizedAttribute, TypeAttribute):
+    """A value of a program, by the runtime's class for it: `!rrt.object<Trainer>`."""
+
+    name = "rrt.object"
+    cls: StringAttr = param_def(converter=StringAttr.get)
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            return (StringAttr(parser.parse_identifier()),)
+
+    def print_parameters(self, printer: Printer) -> None:
+        printer.print_string(f"<{self.cls.data}>")
+
+
+def class_of(value: SSAValue) -> str:
+    """The runtime's class of a program's value."""
+    return value.type.cls.data if isinstance(value.type, ObjectType) else str(value.type)
+
+
+@irdl_op_definition
+class CallOp(CheckedOp):
+    """One instruction: a call of the runtime, as a function or as a method of a value.
+
+    The last operands may be keywords: `keywords` names them.
+    """
+
+    name = "rrt.call"
+    INSTRUCTION: ClassVar[str] = "instruction"
+    callee = prop_def(StringAttr)
+    method = opt_prop_def(UnitAttr)
+    keywords = prop_def(ArrayAttr[StringAttr])
+    arguments = var_operand_def(ObjectType)
+    returned = var_result_def(ObjectType)
+
+    @staticmethod
+    def of(
+        callee: str,
+        things: Sequence[SSAValue] = (),
+        settings: Mapping[str, Attribute] | None = None,
+        keywords: Mapping[str, SSAValue] | None = None,
+        receiver: SSAValue | None = None,
+    ) -> "CallOp":
+        """A call; result classes come from the instruction."""
+        named = dict(keywords or {})
+        owner = class_of(receiver) if receiver is not None else ""
+        row = INSTRUCTIONS.get((owner, callee))
+        properties: dict[str, Attribute] = {
+            "callee": StringAttr(callee),
+            "keywords": ArrayAttr([StringAttr(k) for k in named]),
+            **({"method": UnitAttr()} if receiver is not None else {}),
+        }
+        return CallOp.create(
+            operands=[*([receiver] if receiver is not None else []), *things, *named.values()],
+            properties=properties,
+            attributes=dict(settings or {}),
+            result_types=[ObjectType(c) for c in (row.results if row else ())],
+        )
+
+    @property
+    def receiver(self) -> SSAValue | None:
+        """The value it is a method of."""
+        return self.operands[0] if self.method is not None else None
+
+    @property
+    def things(self) -> Sequence[SSAValue]:
+        """The positional values, without the receiver."""
+        start = 1 if self.method is not None else 0
+        return list(self.operands)[start : len(self.operands) - len(self.keywords)]
+
+    @property
+    def named(self) -> dict[str, SSAValue]:
+        """The values given by keyword."""
+        count = len(self.keywords)
+        values = list(self.operands)[len(self.operands) - count :] if count else []
+        return {k.data: v for k, v in zip(self.keywords, values, strict=True)}
+
+    @property
+    def settings(self) -> Mapping[str, Attribute]:
+        """The settings."""
+        return self.attributes
+
+    @property
+    def instruction(self) -> Instruction | None:
+        """What it calls."""
+        owner = class_of(self.receiver) if self.receiver is not None else ""
+        return INSTRUCTIONS.get((owner, self.callee.data))
+
+    # ---- checks
+
+    def rules(self) -> Iterator[Violation]:
+        row = self.instruction
+        if row is None:
+            yield Violation(self._unknown())
+            return
+        yield from self._setting_rules(row)
+        yield from self._thing_rules(row)
+        found = [class_of(r) for r in self.results]
+        if found != list(row.results):
+            wanted = ", ".join(row.results) or "nothing"
+            yield Violation(f"{row.name} gives {wanted}, not {', '.join(found) or 'nothing'}")
+
+    def _unknown(self) -> str:
+        name = self.callee.data
+        owner = class_of(self.receiver) if self.receiver is not None else ""
+        near = hint(name, [n for r, n in INSTRUCTIONS if r == owner])
+        whose = f"an instruction of {owner}" if owner else "an instruction"
+        return f"`{name}` is not {whose}{near}"
+
+    def _setting_rules(self, row: Instruction) -> Iterator[Violation]:
+        given = {*self.settings, *self.named}
+        titled = ("name",) if "Name" in row.things else ()
+        known = {*row.settings, *row.optional, *row.keywords, *titled}
+        for name in sorted(given - known) if not row.free else ():
+            yield Violation(
+                f"{row.name} has no setting `{name}`{hint(name, known)}", violations.setting(name)
+            )
+        missing = [n for n in (*titled, *row.settings) if n not in given]
+        if missing:
+            yield Violation(f"{row.name} needs the setting `{missing[0]}`")
+
+    def _thing_rules(self, row: Instruction) -> Iterator[Violation]:
+        wanted = [w for w in row.things if w != "Name"]
+        found = [class_of(v) for v in self.things]
+        if len(found) < len(wanted) or (len(found) > len(wanted) and not row.more):
+            yield Violation(f"{row.name} takes {len(wanted)} values, not {len(found)}")
+        for index, (have, want) in enumerate(zip(found, wanted + [row.more] * len(found), strict=False)):
+            if want not in (ANY, have) and have != ANY:
+                yield Violation(f"{row.name} takes a {want} as value {index + 1}, not a {have}")
+
+    # ---- text form
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        callee = parser.parse_str_literal()
+        receiver = parser.parse_operand() if parser.parse_optional_keyword("of") else None
+        things: list[SSAValue] = []
+        named: dict[str, SSAValue] = {}
+
+        def argument() -> None:
+            word = parser.parse_optional_identifier()
+            if word is None:
+                things.append(parser.parse_operand())
+                return
+            parser.parse_punctuation("=")
+            named[word] = parser.parse_operand()
+
+        parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, argument)
+        settings = parser.parse_optional_attr_dict()
+        op = CallOp.of(callee, things, settings, named, receiver)
+        if op.instruction is None:
+            parser.raise_error(op._unknown())
+        return op  # type: ignore[return-value]
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_string_literal(self.callee.data)
+        if self.receiver is not None:
+            printer.print_string(" of ")
+            printer.print_ssa_value(self.receiver)
+        if self.things or self.named:
+            printer.print_string("(")
+            printer.print_list(self.things, printer.print_ssa_value)
+            for k, (word, value) in enumerate(self.named.items()):
+                printer.print_string(f"{', ' if k or self.things else ''}{word} = ")
+                printer.print_ssa_value(value)
+            printer.print_string(")")
+        if self.settings:
+            printer.print_string(" ")
+            printer.print_attr_dict(self.settings)
+
+
+@irdl_op_definition
+class ConstantOp(CheckedOp):
+    """A name of the runtime as a value: `%old = rrt.constant "ON_POLICY"`."""
+
+    name = "rrt.constant"
+    symbol = prop_def(StringAttr)
+    constant = var_result_def(ObjectType)
+
+    @staticmethod
+    def of(symbol: str) -> "ConstantOp":
+        """The constant of this name."""
+        return ConstantOp.create(
+            properties={"symbol": StringAttr(symbol)},
+            result_types=[ObjectType(CONSTANTS.get(symbol, ANY))],
+        )
+
+    def rules(self) -> Iterator[Violation]:
+        if self.symbol.data not in CONSTANTS:
+            name = self.symbol.data
+            yield Violation(f"`{name}` is no constant of the runtime{hint(name, CONSTANTS)}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        op = ConstantOp.of(parser.parse_str_literal())
+        op.attributes.update(parser.parse_optional_attr_dict())
+        return op  # type: ignore[return-value]
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_string_literal(self.symbol.data)
+        if self.attributes:
+            printer.print_string(" ")
+            printer.print_attr_dict(self.attributes)
+
+
+@irdl_op_definition
+class LoopOp(CheckedOp):
+    """The steps of a run: `rrt.loop %run index i { ... }`; the block's argument is the step's number."""
+
+    name = "rrt.loop"
+    run = operand_def(ObjectType)
+    index = prop_def(StringAttr)
+    body = region_def("single_block")
+    traits = traits_def(NoTerminator())
+
+    @staticmethod
+    def of(run: SSAValue, index: str) -> "LoopOp":
+        """The loop over the steps of a run, with an empty body."""
+        block = Block(arg_types=[ObjectType("Step")])
+        block.args[0].name_hint = index
+        return LoopOp.create(
+            operands=[run], properties={"index": StringAttr(index)}, regions=[Region(block)]
+        )
+
+    @property
+    def step(self) -> SSAValue:
+        """The number of the step."""
+        return self.body.block.args[0]
+
+    def rules(self) -> Iterator[Violation]:
+        if [class_of(a) for a in self.body.block.args] != ["Step"]:
+            yield Violation("the body of rrt.loop has one argument, the step's number")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        run = parser.parse_operand()
+        parser.parse_keyword("index")
+        argument = parser.parse_argument(expect_type=False)
+        resolved = argument.resolve(ObjectType("Step"))
+        region = parser.parse_region([resolved])
+        index = argument.name.text[1:]
+        return cls.create(
+            operands=[run], properties={"index": StringAttr(index)}, regions=[region]
+        )
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_ssa_value(self.run)
+        printer.print_string(" index ")
+        printer.print_ssa_value(self.step)
+        printer.print_string(" ")
+        printer.print_region(self.body, print_entry_block_args=False)
+
+
+@irdl_op_definition
+class EveryOp(CheckedOp):
+    """Instructions of some steps only: `rrt.every %run, %i steps 20 from 0 { ... }`."""
+
+    name = "rrt.every"
+    run = operand_def(ObjectType("Run"))
+    step = operand_def(ObjectType("Step"))
+    steps = prop_def(IntegerAttr.constr(i64))
+    first = prop_def(IntegerAttr.constr(i64))
+    body = region_def("single_block")
+    traits = traits_def(NoTerminator())
+    assembly_format = (
+        "$run `,` $step `steps` $steps `from` $first attr-dict-with-keyword $body"
+    )
+
+    @staticmethod
+    def of(run: SSAValue, step: SSAValue, steps: int, first: int) -> "EveryOp":
+        """Every so many steps, from step `first` on, with an empty body."""
+        return EveryOp.create(
+            operands=[run, step],
+            properties={"steps": IntegerAttr(steps, i64), "first": IntegerAttr(first, i64)},
+            regions=[Region(Block())],
+        )
+
+    def rules(self) -> Iterator[Violation]:
+        if int(self.steps.value.data) < 1:
+            yield Violation("every: expected at least 1 step", violations.setting("steps"))
+
+
+@irdl_op_definition
+class ProgramOp(CheckedOp):
+    """The program of one process group."""
+
+    name = "rrt.program"
+    sym_name = prop_def(SymbolNameConstraint())
+    pool = prop_def(StringAttr)
+    processes = prop_def(IntegerAttr.constr(i64))
+    body = region_def("single_block")
+    traits = traits_def(SymbolOpInterface(), IsolatedFromAbove(), NoTerminator())
+    assembly_format = "$sym_name $pool $processes attr-dict-with-keyword $body"
+
+    @staticmethod
+    def of(pipeline: str, pool: str, processes: int) -> "ProgramOp":
+        """An empty program of a pipeline's process group."""
+        properties: dict[str, Attribute] = {
+            "sym_name": StringAttr(f"{pipeline}_{pool}"),
+            "pool": StringAttr(pool),
+            "processes": IntegerAttr(processes, i64),
+        }
+        return ProgramOp.create(properties=properties, regions=[Region(Block())])
+
+    @property
+    def title(self) -> str:
+        """Its name: that of the pipeline and of the process group."""
+        return symbol_name(self) or ""
+
+    @property
+    def start(self) -> CallOp | None:
+        """The instruction that joins the world and opens the run; the first one."""
+        first = self.body.block.first_op
+        return first if isinstance(first, CallOp) and first.callee.data == "start" else None
+
+    @property
+    def process_count(self) -> int:
+        """Processes of the group."""
+        return int(self.processes.value.data)
+
+    def rules(self) -> Iterator[Violation]:
+        loops = [op for op in self.body.block.ops if isinstance(op, LoopOp)]
+        if len(loops) != 1:
+            yield Violation(f"a program has one rrt.loop; this one has {len(loops)}")
+        if self.start is None:
+            yield Violation('a program begins with rrt.call "start"')
+        yield from _stale_cache(self)
+
+
+def _stale_cache(program: ProgramOp) -> Iterator[Violation]:
+    """After swap_weights an engine's cached keys and values are of old weights, until they are reset."""
+    stale: dict[SSAValue, Operation] = {}
+    for op in program.walk():
+        if not isinstance(op, CallOp):
+            continue
+        engine = op.receiver
+        match op.callee.data:
+            case "swap_weights" if engine is not None:
+                stale[engine] = op
+            case "reset_prefix_cache" if engine is not None:
+                stale.pop(engine, None)
+            case "generate" | "evaluate":
+                used = engine if engine is not None else op.things[0]
+                if used in stale:
+                    yield Violation(
+                        f"{op.callee.data} runs after swap_weights without reset_prefix_cache: the "
+                        "engine's cache still holds the old weights' keys and values"
+                    )
+
+
+Rrt = Dialect("rrt", [ProgramOp, LoopOp, EveryOp, CallOp, ConstantOp], [ObjectType])

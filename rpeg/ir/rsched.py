@@ -1,0 +1,161 @@
+"""L2, the schedule: the order of tasks on each process group, and the distances between them.
+
+A task is an operation of the step; its label is an attribute of the operation. The schedule of a
+synchronous pipeline is its program order: data dependences and the reads of old versions come first.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, SymbolRefAttr, i64
+from xdsl.ir import Attribute, Block, Dialect, Operation, SSAValue
+from xdsl.irdl import irdl_op_definition, prop_def, region_def, traits_def
+from xdsl.traits import NoTerminator
+
+from rpeg.ir.base import CheckedOp
+from rpeg.ir.declared import step_of
+from rpeg.ir.ops.movement import PublishOp
+from rpeg.ir.ops.sampling import GetOp
+from rpeg.ir.ops.updates import UpdateOp
+from rpeg.ir.types import WeightsType
+from rpeg.ir.violations import Violation, hint
+
+TASK = "task"
+"""The attribute that labels an operation of the step."""
+
+
+@irdl_op_definition
+class TaskOp(CheckedOp):
+    """The next task of a sequence: `rsched.task "y"`."""
+
+    name = "rsched.task"
+    label = prop_def(StringAttr)
+    assembly_format = "$label attr-dict"
+
+    @staticmethod
+    def of(label: str) -> "TaskOp":
+        """The task with this label."""
+        return TaskOp.create(properties={"label": StringAttr(label)})
+
+
+@irdl_op_definition
+class EdgeOp(CheckedOp):
+    """A dependence across steps: `rsched.edge "actor" to "y" distance 1`."""
+
+    name = "rsched.edge"
+    source = prop_def(StringAttr)
+    target = prop_def(StringAttr)
+    distance = prop_def(IntegerAttr.constr(i64))
+    assembly_format = "$source `to` $target `distance` $distance attr-dict"
+
+    @staticmethod
+    def of(source: str, target: str, distance: int) -> "EdgeOp":
+        """`target` of step i needs `source` of step i - distance."""
+        properties: dict[str, Attribute] = {
+            "source": StringAttr(source),
+            "target": StringAttr(target),
+            "distance": IntegerAttr(distance, i64),
+        }
+        return EdgeOp.create(properties=properties)
+
+
+@irdl_op_definition
+class SequenceOp(CheckedOp):
+    """The tasks of one process group, in the order in which it runs them."""
+
+    name = "rsched.sequence"
+    INSIDE: ClassVar[tuple[str, ...]] = ("rsched.task", "rsched.edge")
+    pool = prop_def(SymbolRefAttr)
+    body = region_def("single_block")
+    traits = traits_def(NoTerminator())
+    assembly_format = "$pool attr-dict-with-keyword $body"
+
+    @property
+    def labels(self) -> Sequence[str]:
+        """Labels of its tasks, in order."""
+        return [op.label.data for op in self.body.block.ops if isinstance(op, TaskOp)]
+
+    def rules(self) -> Iterator[Violation]:
+        step = step_of(self)
+        if step is None:
+            yield Violation("a sequence belongs into a pipeline with a step")
+            return
+        tasks = labelled(step)
+        yield from self._label_rules(tasks)
+        order = {label: k for k, label in enumerate(self.labels)}
+        for before, after, why in dependences(step.regions[0].block):
+            first, second = label_of(before), label_of(after)
+            if first in order and second in order and order[first] > order[second]:
+                yield Violation(f"`{second}` runs before `{first}`: {why}")
+
+    def _label_rules(self, tasks: Mapping[str, Operation]) -> Iterator[Violation]:
+        seen: set[str] = set()
+        for label in self.labels:
+            if label not in tasks:
+                yield Violation(f"`{label}` is no task of the step{hint(label, tasks)}")
+            elif label in seen:
+                yield Violation(f"`{label}` stands twice in the sequence")
+            seen.add(label)
+        missing = [label for label in tasks if label not in seen]
+        if missing:
+            yield Violation(f"the sequence leaves out {', '.join(missing)}")
+
+
+def label_of(op: Operation) -> str | None:
+    """The label of a task."""
+    held = op.attributes.get(TASK)
+    return held.data if isinstance(held, StringAttr) else None
+
+
+def labelled(step: Operation) -> dict[str, Operation]:
+    """The tasks of a step, by label, in the order of the text."""
+    pairs = ((label_of(op), op) for op in step.regions[0].block.ops)
+    return {label: op for label, op in pairs if label is not None}
+
+
+def uses(op: Operation) -> list[SSAValue]:
+    """Values that an operation reads, those of its regions included."""
+    return [v for inner in op.walk() for v in inner.operands]
+
+
+def dependences(block: Block) -> Iterator[tuple[Operation, Operation, str]]:
+    """(first, second, why) for each pair of a step's operations whose order is fixed within one step."""
+    ops = list(block.ops)
+    makers = {r: op for op in ops for r in op.results}
+    last = block.last_op
+    ending = [makers[v] for v in last.operands if v in makers] if last is not None else []
+    for op in ops:
+        if op is last:
+            continue
+        for value in dict.fromkeys(uses(op)):
+            if value in makers and makers[value] is not op:
+                yield makers[value], op, "it reads what the other makes"
+        yield from _overwrites(op, ops)
+        if op.name == "rpeg.every":
+            yield from ((e, op, "it sees the state as the step ends") for e in ending if e is not op)
+
+
+def _overwrites(op: Operation, ops: Sequence[Operation]) -> Iterator[tuple[Operation, Operation, str]]:
+    """An update trains in place, and a publish replaces the engine's weights: readers of old versions go first."""
+    if not isinstance(op, UpdateOp | PublishOp):
+        return
+    old = op.weights if isinstance(op, UpdateOp) else _register(op)
+    for reader in ops:
+        if reader is not op and not isinstance(reader, GetOp) and old is not None and old in uses(reader):
+            yield reader, op, "the other replaces the version that it reads"
+
+
+def _register(publish: PublishOp) -> SSAValue | None:
+    """The published weights as the step starts: the argument whose next version this publish makes."""
+    block = publish.parent_block()
+    if block is None or block.last_op is None:
+        return None
+    held = publish.weights.type
+    for argument, end in zip(block.args, block.last_op.operands, strict=False):
+        same = isinstance(argument.type, WeightsType) and isinstance(held, WeightsType)
+        if same and end is publish.results[0]:
+            return argument
+    return None
+
+
+Rsched = Dialect("rsched", [SequenceOp, TaskOp, EdgeOp], [])

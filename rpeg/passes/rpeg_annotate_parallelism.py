@@ -1,0 +1,207 @@
+"""`rpeg-annotate-parallelism`: from L0 to L1, where every stage runs and in which layout."""
+
+from dataclasses import dataclass, field
+
+from xdsl.builder import Builder
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import BlockArgument, SSAValue
+from xdsl.rewriter import InsertPoint
+
+from rpeg.ir.attributes import RecordAttr, plain
+from rpeg.ir.base import RpegOp
+from rpeg.ir.ops.declare import PipelineOp
+from rpeg.ir.ops.effects import EvalOp
+from rpeg.ir.ops.movement import CLAUSES, POOL, PublishOp, RanksOp, model_of
+from rpeg.ir.ops.plan import PlaceOp, PlanOp
+from rpeg.ir.ops.sampling import GenerateOp, ScoreOp
+from rpeg.ir.ops.step import StepOp
+from rpeg.ir.ops.updates import UpdateOp
+from rpeg.ir.records import CLAUSES as CLAUSE_ROWS
+from rpeg.ir.settings import python_value
+from rpeg.ir.stages import stage_name, stages
+from rpeg.ir.types import WeightsType
+from rpeg.passes.base import PassRefused, RpegPass, pipelines, step
+
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class RpegAnnotateParallelismPass(RpegPass):
+    """
+    Takes the layout from a plan of the file (`plan=NAME`), or gives every stage the same one from the
+    options: a process group `all` of dp x tp x pp x cp ranks. Every stage gets its `pool` and clauses, and
+    the publishing of new weights to engines becomes explicit, as a state of its own.
+
+    Before:
+        rpeg.step i < 300 (%actor: !rpeg.weights<@actor, policy>, ...) {
+          %y, %lp = rpeg.generate %actor, %q {n = 8 : i64, ...}
+          %actor_1, %actor_opt_1 = rpeg.update %actor, %actor_opt, %pg {...}
+          rpeg.yield %actor_1, ...
+    After:
+        rpeg.ranks @all 0 to 1
+        rpeg.step i < 300 (%actor: ..., %actor_published: !rpeg.weights<@actor, policy>) {
+          %y, %lp = rpeg.generate %actor_published, %q {n = 8 : i64, ..., pool = "all", par = #rpeg.record<par, {dp = 2 : i64, ...}>}
+          %actor_1, %actor_opt_1 = rpeg.update %actor, %actor_opt, %pg {..., pool = "all", par = ...}
+          %actor_published_1 = rpeg.publish %actor_1
+          rpeg.yield %actor_1, ..., %actor_published_1
+    """
+
+    name = "rpeg-annotate-parallelism"
+    plan: str | None = None
+    """Which plan of the file to take; without one, the options below."""
+    dp: int = 1
+    """Data-parallel width."""
+    tp: int = 1
+    """Tensor-parallel width."""
+    pp: int = 1
+    """Pipeline stages."""
+    cp: int = 1
+    """Context-parallel width."""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for pipeline in pipelines(op):
+            source = FromPlan(_plan(pipeline, self.plan)) if self.plan else FromOptions(self)
+            for ranks in source.groups(pipeline):
+                pipeline.body.block.insert_op_before(ranks, step(pipeline))
+            for stage in stages(pipeline).values():
+                source.annotate(stage)
+            _drop_plans(pipeline)
+            publish(step(pipeline))
+
+
+def _plan(pipeline: PipelineOp, name: str) -> PlanOp:
+    plans = [op for op in pipeline.body.block.ops if isinstance(op, PlanOp)]
+    found = next((p for p in plans if p.title == name), None)
+    if found is None:
+        known = ", ".join(p.title for p in plans) or "none"
+        raise PassRefused(pipeline, f"there is no plan `{name}`; the file has: {known}")
+    return found
+
+
+def _drop_plans(pipeline: PipelineOp) -> None:
+    for op in list(pipeline.body.block.ops):
+        if isinstance(op, PlanOp):
+            op.detach()
+            op.erase()
+
+
+@dataclass
+class FromOptions:
+    """One group for everything."""
+
+    options: RpegAnnotateParallelismPass
+
+    def groups(self, pipeline: PipelineOp) -> list[RanksOp]:
+        """The group `all`."""
+        o = self.options
+        ranks = RanksOp.of(ALL, 0, o.dp * o.tp * o.pp * o.cp - 1)
+        ranks.location = pipeline.location
+        return [ranks]
+
+    def annotate(self, stage: RpegOp) -> None:
+        """The group, and the layout of the options."""
+        o = self.options
+        stage.attributes[POOL] = StringAttr(ALL)
+        widths = {"dp": o.dp, "tp": o.tp, "pp": o.pp, "cp": o.cp}
+        stage.attributes["par"] = par(**widths)
+
+
+def par(**widths: int) -> RecordAttr:
+    """A layout: the defaults of the clause with these widths."""
+    row = CLAUSE_ROWS["par"]
+    held = {n: plain(widths[n]) if n in widths else s.default for n, s in row.settings.items()}
+    return RecordAttr.make("par", {n: v for n, v in held.items() if v is not None})
+
+
+@dataclass
+class FromPlan:
+    """The groups and clauses of one of the file's plans."""
+
+    plan: PlanOp
+    width: dict[str, int] = field(default_factory=dict[str, int])
+
+    def groups(self, pipeline: PipelineOp) -> list[RanksOp]:
+        """One group a pool of processes, numbered in the order of the plan; pools of CPU cores have none."""
+        for place in self.plan.places:
+            layout = place.clause("par")
+            if layout is not None:
+                self.width.setdefault(place.pool_name, size_of(layout))
+        made: list[RanksOp] = []
+        first = 0
+        for name, width in self.width.items():
+            ranks = RanksOp.of(name, first, first + width - 1)
+            ranks.location = self.plan.location
+            made.append(ranks)
+            first += width
+        return made
+
+    def annotate(self, stage: RpegOp) -> None:
+        """The pool and clauses of the stage's line."""
+        line = next((p for p in self.plan.places if p.title == stage_name(stage)), None)
+        if line is None:
+            text = f"the plan `{self.plan.title}` has no line for `{stage_name(stage)}`"
+            raise PassRefused(stage, text)
+        pool = self._pool(line, stage)
+        stage.attributes[POOL] = StringAttr(pool)
+        stage.attributes.update({c.kind: c for c in line.clauses if c.kind in CLAUSES})
+
+    def _pool(self, line: PlaceOp, stage: RpegOp) -> str:
+        """Verifiers on a pool of cores belong to the processes that read their rewards."""
+        if line.pool_name in self.width:
+            return line.pool_name
+        if isinstance(stage, ScoreOp) and self.width:
+            return next(iter(self.width))
+        text = f"`{stage_name(stage)}` needs par(dp=...) on its line of plan `{self.plan.title}`"
+        raise PassRefused(line, text)
+
+
+def size_of(layout: RecordAttr) -> int:
+    """Processes of a layout: tp x pp x cp x dp."""
+    size = 1
+    for axis in ("tp", "pp", "cp", "dp"):
+        width = python_value(layout.settings.get(axis))
+        size *= width if isinstance(width, int) else 1
+    return size
+
+
+# ---- publishing
+
+
+def publish(op: StepOp) -> None:
+    """Makes the publishing of each trained model that an engine reads explicit."""
+    for update in [o for o in op.body.block.ops if isinstance(o, UpdateOp)]:
+        readers = [r for r in op.walk() if _engine_reads(r, update.makes())]
+        if readers:
+            _publish_one(op, update, readers)
+
+
+def _engine_reads(op: object, model: str) -> bool:
+    return isinstance(op, GenerateOp | EvalOp) and model_of(op) == model
+
+
+def _publish_one(op: StepOp, update: UpdateOp, readers: list[RpegOp]) -> None:
+    block, model = op.body.block, update.makes()
+    register = block.insert_arg(update.weights.type, len(block.args))
+    register.name_hint = f"{model}_published"
+    made = Builder(InsertPoint.after(update)).insert(
+        PublishOp.make([update.updated], location=update.location)
+    )
+    made.results[0].name_hint = f"{model}_published"
+    made.attributes[POOL] = update.attributes[POOL]
+    for reader in readers:
+        reader.operands[0] = _published(reader.operands[0], register, made.results[0], update)
+    ending = op.ending
+    ending.operands = [*ending.operands, made.results[0]]
+
+
+def _published(
+    read: SSAValue, register: BlockArgument, published: SSAValue, update: UpdateOp
+) -> SSAValue:
+    """What an engine reads instead: the register as the step starts, or what this step publishes."""
+    if read is update.updated:
+        return published
+    held = read.type
+    if isinstance(held, WeightsType) and held.lag == (0, 0):
+        return register
+    return read

@@ -1,0 +1,133 @@
+"""`rpeg-schedule`: from L1 to L2, the order in which each process group runs its tasks."""
+
+import heapq
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
+from xdsl.ir import Block, Operation, Region
+
+from rpeg.ir.ops.declare import PipelineOp
+from rpeg.ir.ops.movement import PublishOp, RanksOp
+from rpeg.ir.ops.regions import EveryOp
+from rpeg.ir.ops.sampling import GetOp
+from rpeg.ir.ops.step import StepOp
+from rpeg.ir.ops.updates import UpdateOp
+from rpeg.ir.rsched import TASK, EdgeOp, SequenceOp, TaskOp, dependences, label_of
+from rpeg.ir.stages import stage_name
+from rpeg.passes.base import PassRefused, RpegPass, pipelines, step
+
+
+@dataclass(frozen=True)
+class RpegSchedulePass(RpegPass):
+    """
+    Labels the operations of the step as tasks and writes the sequence of each process group: program
+    order, with readers of an old version before what replaces it, and the edges that cross steps.
+
+    After:
+        rsched.sequence @all {
+          rsched.task "q"
+          rsched.task "y"
+          ...
+          rsched.edge "publish_actor" to "y" distance 1
+        }
+    """
+
+    name = "rpeg-schedule"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for pipeline in pipelines(op):
+            groups = [o for o in pipeline.body.block.ops if isinstance(o, RanksOp)]
+            if len(groups) != 1:
+                found = ", ".join(g.title for g in groups) or "none"
+                text = f"this version schedules one process group; the pipeline has: {found}"
+                raise PassRefused(pipeline, text)
+            _schedule(pipeline, groups[0])
+
+
+def _schedule(pipeline: PipelineOp, group: RanksOp) -> None:
+    body = step(pipeline)
+    label(body)
+    block = Block()
+    sequence = SequenceOp.create(
+        properties={"pool": SymbolRefAttr(group.title)}, regions=[Region(block)]
+    )
+    sequence.location = body.location
+    for op in program_order(body):
+        block.add_op(TaskOp.of(label_of(op) or ""))
+    for edge in _across_steps(body):
+        block.add_op(edge)
+    pipeline.body.block.insert_op_after(sequence, body)
+
+
+def label(op: StepOp) -> None:
+    """Gives every task of a step a label of its own: the name of its stage or first result."""
+    taken: set[str] = set()
+    for task in op.body.block.ops:
+        if isinstance(task, GetOp) or task is op.body.block.last_op:
+            continue
+        wanted = _wanted(task)
+        name, number = wanted, 1
+        while name in taken:
+            number += 1
+            name = f"{wanted}_{number}"
+        taken.add(name)
+        task.attributes[TASK] = StringAttr(name)
+
+
+def _wanted(op: Operation) -> str:
+    match op:
+        case UpdateOp():
+            return stage_name(op)
+        case PublishOp():
+            return f"publish_{op.weights.type.owner}"  # type: ignore[attr-defined]
+        case EveryOp():
+            return f"every_{op.int_of('steps')}"
+        case _:
+            hint = op.results[0].name_hint if op.results else None
+            return hint or op.name.rpartition(".")[2]
+
+
+def program_order(op: StepOp) -> list[Operation]:
+    """The tasks in an order that keeps every dependence, and the text's order wherever that is free."""
+    tasks = [o for o in op.body.block.ops if label_of(o) is not None]
+    number = {o: k for k, o in enumerate(tasks)}
+    waits = dict.fromkeys(tasks, 0)
+    followers: dict[Operation, list[Operation]] = {o: [] for o in tasks}
+    for first, second, _ in dependences(op.body.block):
+        if first in number and second in number:
+            followers[first].append(second)
+            waits[second] += 1
+    ready = [number[o] for o, count in waits.items() if not count]
+    heapq.heapify(ready)
+    order: list[Operation] = []
+    while ready:
+        task = tasks[heapq.heappop(ready)]
+        order.append(task)
+        for follower in followers[task]:
+            waits[follower] -= 1
+            if not waits[follower]:
+                heapq.heappush(ready, number[follower])
+    if len(order) < len(tasks):
+        stuck = next(o for o in tasks if waits[o])
+        text = f"`{label_of(stuck)}` waits for itself: its dependences form a cycle within the step"
+        raise PassRefused(stuck, text)
+    return order
+
+
+def _across_steps(op: StepOp) -> list[EdgeOp]:
+    """One edge for each task that starts from a state which another task makes: distance 1."""
+    block = op.body.block
+    assert block.last_op is not None
+    edges: list[EdgeOp] = []
+    for argument, end in zip(block.args, block.last_op.operands, strict=True):
+        source = end.owner
+        if not isinstance(source, Operation) or label_of(source) is None:
+            continue
+        for reader in dict.fromkeys(use.operation for use in argument.uses):
+            target = label_of(reader)
+            if target is not None:
+                edges.append(EdgeOp.of(label_of(source) or "", target, 1))
+    return edges
+
+
