@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -76,14 +77,14 @@ def record_export(exports: Path, model: str, target: Path, step: int) -> None:
     sync(exports)
 
 
-def newest_export(runs: Path, source: str) -> Path:
-    """The folder that `run:PIPELINE/MODEL` means: the newest export of that model by the run under
-    `runs`.
+def newest_export(runs: Sequence[Path], source: str) -> Path:
+    """The folder that `run:PIPELINE/MODEL` means: what the run of that name exported last.
 
-    Raises ModelFailure if there is none.
+    The run is looked for in each of the folders `runs`. Raises ModelFailure if there is none.
     """
     pipeline, _, model = source.removeprefix("run:").partition("/")
-    exports = runs / pipeline / "exports.jsonl"
+    candidates = [folder / pipeline / "exports.jsonl" for folder in runs]
+    exports = next((path for path in candidates if path.exists()), candidates[0])
     if not exports.exists():
         raise ModelFailure(
             f"`{source}`: no exports in {exports.parent}; run the pipeline `{pipeline}` first "

@@ -51,7 +51,8 @@ class Verifier:
             )
         self.name = name
         self._run = run
-        self._scorer = _make_scorer(run, source, timeout, soft, max)
+        leads = run.leads_shard
+        self._scorer = _make_scorer(run, source, timeout, soft, max) if leads else None
 
     def score(self, y: Trajectories) -> Tensor:
         """[samples] float32: the reward of each completion.
@@ -60,12 +61,12 @@ class Verifier:
         call of this process's share failed.
         """
         with self._run.clock.stage(f"score_{self.name}"):
-            mine = self._score(y) if self._run.leads_shard else []
+            mine = [] if self._scorer is None else self._score(self._scorer, y)
             rewards = self._run.share_with_replicas(mine)
             return torch.tensor(rewards, dtype=torch.float32, device=y.tokens.device)
 
-    def _score(self, y: Trajectories) -> list[float]:
-        outcomes = self._scorer.score(y)
+    def _score(self, scorer: _Scorer, y: Trajectories) -> list[float]:
+        outcomes = scorer.score(y)
         failed = [outcome for outcome in outcomes if isinstance(outcome, Failed)]
         if failed and len(failed) == len(outcomes):
             raise VerifierFailure(

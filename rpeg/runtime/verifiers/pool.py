@@ -74,7 +74,8 @@ class _Worker:
     def give(self, job: int, call: Call, seconds: float) -> None:
         self.job = job
         self.deadline = time.monotonic() + seconds
-        self.connection.send((*call, seconds))
+        with suppress(BrokenPipeError):  # it died while idle: `receive` says so
+            self.connection.send((*call, seconds))
 
     def receive(self) -> dict[str, float | str]:
         """The message that waits; a dead worker's is an error."""
