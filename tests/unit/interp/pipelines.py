@@ -1,0 +1,78 @@
+"""A model of a few thousand weights, rows for it, and pipelines around them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from xdsl.dialects.builtin import ModuleOp
+
+from rpeg.frontend import load
+
+DIGITS = Path(__file__).parents[3] / "models" / "tiny-qwen3-digits"
+
+
+def write_model(folder: Path, **changes: object) -> Path:
+    """A model folder without weights: that of the digits, made smaller, with `changes`."""
+    folder.mkdir()
+    config = json.loads((DIGITS / "config.json").read_text())
+    config |= {"hidden_size": 16, "head_dim": 8, "intermediate_size": 24}
+    # Fresh weights of this spread give gradients that no rounding hides.
+    config |= {"num_attention_heads": 2, "num_key_value_heads": 1, "initializer_range": 0.3}
+    (folder / "config.json").write_text(json.dumps(config | changes))
+    shutil.copy(DIGITS / "tokenizer.json", folder)
+    shutil.copy(DIGITS / "tokenizer_config.json", folder)
+    return folder
+
+
+def write_rows(path: Path) -> None:
+    """Twelve prompts of three lengths, which are demonstrations too."""
+    rows = [
+        {"prompt": f"{'7' * (k % 3)}{k % 10}=", "answer": str(k % 10), "completion": f"{k % 10}5"}
+        for k in range(12)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def parse(step: str, *, optim: str = "adamw(lr=3e-3)", more: str = "", steps: int = 5) -> ModuleOp:
+    """A module with one pipeline `p` whose step is `step`."""
+    text = f"""rpeg 0.1
+pipeline p {{
+  model actor = policy("tiny", dtype=fp32, optim={optim})
+  {more}
+  step i < {steps} {{
+{step}
+  }}
+}}
+"""
+    loaded = load(text, "p.rpeg")
+    assert loaded.module is not None, "\n".join(str(d) for d in loaded.diagnostics)
+    return loaded.module
+
+
+GRPO = """
+    q = batch(train, size=4)
+    y, lp = generate(actor@i, q, n=4, max_tokens=6, dtype=fp32)
+    short = score(brief, y)
+    r = weighted_sum(short, weights=[1.0])
+    adv = group_advantage(r, baseline=mean, scale=std)
+    lp_old = logprob(actor@i, y)
+    lp_ref = logprob(ref, y)
+    pg = ppo_clip(y, adv, lp_old, clip_low=0.2, clip_high=0.2)
+    kl = kl_loss(y, lp_ref, coef={coef})
+    actor@i+1 = update(actor@i, pg, kl, agg={agg}, epochs={epochs}, minibatches={minibatches})
+"""
+THINGS = """
+  model ref = policy(actor@0, dtype=fp32)
+  data train = prompts("rows.jsonl")
+  verifier brief = outcome("rule:overlong", soft=0, max=6)
+"""
+
+
+def grpo(
+    *, coef: float = 0.5, agg: str = "token_mean", epochs: int = 1, minibatches: int = 2
+) -> ModuleOp:
+    """GRPO with a KL term, whose reward falls with the length."""
+    step = GRPO.format(coef=coef, agg=agg, epochs=epochs, minibatches=minibatches)
+    return parse(step, more=THINGS)

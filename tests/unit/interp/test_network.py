@@ -1,0 +1,77 @@
+"""Models as functions of their weights, held to Hugging Face's own forward pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from rpeg.interp.network import VALUE_HEAD, Network, initial_tensors
+from rpeg.interp.rectangle import Rectangle
+from rpeg.runtime.model_source import ModelSource
+from rpeg.runtime.trajectories import Demos, Row
+from tests.unit.interp.pipelines import write_model
+
+DEMOS = Demos((Row("12=", completion="3"), Row("4=", completion="5678")), ordinals=torch.arange(2))
+QWEN2 = {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]}
+LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "tie_word_embeddings": False}
+
+
+def hugging_face(source: ModelSource, tensors: dict[str, Tensor]) -> Any:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(source.folder)).eval()
+    model.load_state_dict(tensors, strict=not source.shape.tied)
+    return model
+
+
+@pytest.mark.parametrize("changes", [{}, QWEN2, LLAMA], ids=["qwen3", "qwen2", "llama"])
+def test_log_probs_and_entropies(changes: dict[str, object], tmp_path: Path) -> None:
+    source = ModelSource(write_model(tmp_path / "m", **changes), seed=3)
+    tensors = initial_tensors(source, critic=False)
+    model, rows = hugging_face(source, tensors), Rectangle.of(DEMOS, source.tokenizer)
+    out = Network(source).policy(tensors, rows)
+    assert out.mask.sum(dim=1).tolist() == [2, 5]  # the end token counts
+    for row, demo in enumerate(DEMOS.rows):
+        prompt = source.tokenizer.encode(demo.prompt)
+        completion = source.tokenizer.encode_completion(demo.completion or "")
+        with torch.no_grad():
+            logits = model(torch.tensor([prompt + completion])).logits[0, len(prompt) - 1 : -1]
+        logits[:, source.tokenizer.pad_id] = float("-inf")
+        p = torch.distributions.Categorical(logits=logits)
+        k = len(completion)
+        torch.testing.assert_close(out.logprob[row, :k], p.log_prob(torch.tensor(completion)))
+        torch.testing.assert_close(out.entropy[row, :k], p.entropy())
+        assert not out.logprob[row, k:].any()
+
+
+def test_log_probs_are_taken_at_the_temperature(tmp_path: Path) -> None:
+    source = ModelSource(write_model(tmp_path / "m"), seed=3)
+    tensors, network = initial_tensors(source, critic=False), Network(source)
+    rows = Rectangle.of(DEMOS, source.tokenizer)
+    warm = Rectangle(rows.ids, rows.starts, rows.tokens, rows.mask, temperature=2.0)
+    logits = rows.predicting(network.logits(tensors, rows.ids)) / 2.0
+    expected = logits.log_softmax(-1).gather(-1, rows.tokens[..., None])[..., 0] * rows.mask
+    torch.testing.assert_close(network.policy(tensors, warm).logprob, expected)
+
+
+def test_a_critic_reads_the_state_before_each_token(tmp_path: Path) -> None:
+    source = ModelSource(write_model(tmp_path / "m"), seed=3)
+    tensors = initial_tensors(source, critic=True)
+    rows = Rectangle.of(DEMOS, source.tokenizer)
+    out = Network(source).critic(tensors, rows)
+    model = hugging_face(source, {k: v for k, v in tensors.items() if k != VALUE_HEAD}).model
+    with torch.no_grad():
+        state = model(torch.tensor([source.tokenizer.encode("4=")])).last_hidden_state[0, -1]
+    torch.testing.assert_close(out.values[1, 0], tensors[VALUE_HEAD][0] @ state)
+    assert out.values[0, 2:].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_making_a_network_draws_nothing(tmp_path: Path) -> None:
+    source = ModelSource(write_model(tmp_path / "m"), seed=3)
+    before = torch.random.get_rng_state()
+    Network(source)
+    assert torch.equal(before, torch.random.get_rng_state())
