@@ -42,7 +42,7 @@ class VocabShard:
         peak = self._max(scaled.detach().amax(dim=-1))
         normalizer = peak + self._sum(torch.exp(scaled - peak.unsqueeze(-1)).sum(dim=-1)).log()
         with torch.set_grad_enabled(entropy and torch.is_grad_enabled()):
-            p = torch.exp(scaled - normalizer.unsqueeze(-1))
+            p = torch.exp(scaled - self._to_shards(normalizer).unsqueeze(-1))
             spread = normalizer - self._sum((p * scaled).sum(dim=-1))
         return self._chosen(scaled, targets) - normalizer, spread
 
@@ -59,6 +59,15 @@ class VocabShard:
 
         total: Tensor = reduce_from_tensor_model_parallel_region(x, group=self.group)
         return total
+
+    def _to_shards(self, x: Tensor) -> Tensor:
+        """x as every shard uses it: its gradient is the sum of all of theirs."""
+        if not self.sharded:
+            return x
+        from megatron.core.tensor_parallel import copy_to_tensor_model_parallel_region
+
+        same: Tensor = copy_to_tensor_model_parallel_region(x, group=self.group)
+        return same
 
     def _max(self, x: Tensor) -> Tensor:
         if self.sharded:

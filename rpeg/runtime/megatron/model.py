@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
+from megatron.core import parallel_state
 from megatron.core.models.gpt import GPTModel
 from megatron.core.process_groups_config import ProcessGroupCollection
-from megatron.core.tensor_parallel import gather_from_sequence_parallel_region
+from megatron.core.tensor_parallel import (
+    gather_from_sequence_parallel_region,
+    get_cuda_rng_tracker,
+)
 from megatron.core.transformer import TransformerConfig
 from torch import Tensor
 
@@ -38,10 +43,20 @@ def collection(groups: Groups) -> ProcessGroupCollection:
     )
 
 
+@functools.cache
+def _globals() -> None:
+    """The two process-wide things that Megatron-Core needs even when all groups are handed in: a
+    random state around dropout, also where that is 0, and a scratch buffer for gathers.
+    """
+    get_cuda_rng_tracker().add("model-parallel-rng", 0)
+    parallel_state._set_global_memory_buffer()
+
+
 class CompletionModel(GPTModel):  # type: ignore[misc]
     """GPTModel whose last stage computes logits at chosen positions only: vocabularies are large."""
 
     def __init__(self, config: TransformerConfig, shape: ModelShape, groups: Groups) -> None:
+        _globals()
         super().__init__(
             config=config,
             transformer_layer_spec=layer_spec(config, groups.pp.rank()),

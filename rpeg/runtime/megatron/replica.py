@@ -20,6 +20,7 @@ shim.install()
 
 from megatron.core.pipeline_parallel import get_forward_backward_func  # noqa: E402
 from megatron.core.pipeline_parallel.p2p_communication import P2PCommunicator  # noqa: E402
+from megatron.core.tensor_parallel import set_tensor_model_parallel_attributes  # noqa: E402
 
 from rpeg.runtime.megatron.config import transformer_config  # noqa: E402
 from rpeg.runtime.megatron.model import CompletionModel, collection  # noqa: E402
@@ -43,12 +44,24 @@ class Replica:
         """The module, inside the data-parallel wrapper once it is trained."""
         self.map = WeightMap(source.shape, groups)
         self._vocab = self._vocab_shard() if groups.last_stage else None
+        self._mark_shards()
         self.load(source.read)
 
     def _vocab_shard(self) -> VocabShard:
         width = self.module.output_layer.output_size_per_partition
         pad = self.source.tokenizer.pad_id
         return VocabShard(self.groups.tp, width, self.source.shape.vocab, pad)
+
+    def _mark_shards(self) -> None:
+        """Says which parameters are shards: the gradient norm counts the others once.
+
+        Megatron-Core does it while it draws weights, which it doesn't do here.
+        """
+        parameters = dict(self.module.named_parameters())
+        for unit in self.map.local_units():
+            parameter = parameters[unit.name]
+            if unit.dim is not None and not hasattr(parameter, "tensor_model_parallel"):
+                set_tensor_model_parallel_attributes(parameter, True, unit.dim, 1)
 
     @torch.no_grad()
     def load(self, read: Callable[[str], Tensor]) -> None:

@@ -82,14 +82,16 @@ class WeightMap:
                 whole = tuple(prefix + source for source in sources)
                 yield Unit(f"decoder.layers.{local}.{name}", stage, whole, dim, join)
 
+    def local_units(self) -> Iterator[Unit]:
+        """The parameters on this pipeline stage, with the last stage's copy of a tied embedding."""
+        yield from (unit for unit in self.units() if unit.stage == self.groups.pp.rank())
+        if self.shape.tied and self.groups.last_stage and not self.groups.first_stage:
+            yield Unit(_OUTPUT[0], self.groups.pp.rank(), (_EMBEDDING[1],), 0, "vocab")
+
     def shards(self, read: Read) -> Iterator[tuple[str, Tensor]]:
         """(Megatron name, this process's shard) of every parameter on this pipeline stage."""
-        for unit in self.units():
-            if unit.stage == self.groups.pp.rank():
-                yield unit.name, self._shard(unit, read)
-        if self.shape.tied and self.groups.last_stage and not self.groups.first_stage:
-            copy = Unit(_OUTPUT[0], 0, (_EMBEDDING[1],), 0, "vocab")
-            yield copy.name, self._shard(copy, read)
+        for unit in self.local_units():
+            yield unit.name, self._shard(unit, read)
 
     def _shard(self, unit: Unit, read: Read) -> Tensor:
         rank, tp = self.groups.tp.rank(), self.groups.tp.size()
