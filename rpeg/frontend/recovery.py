@@ -18,7 +18,7 @@ from lark.parsers.lalr_interactive_parser import InteractiveParser
 from rpeg.frontend.build import end_of, start_of
 from rpeg.frontend.explain import Break, explain
 from rpeg.frontend.grammar import alternatives, parser
-from rpeg.frontend.tokens import logical_lines
+from rpeg.frontend.tokens import logical_lines, tokenize
 from rpeg.ir.diagnostics import Diagnostic
 
 REGIONS = frozenset({"every", "collect"})
@@ -128,8 +128,10 @@ class Recovery:
                 yield [*line[:failure], _borrow(kind, text, end), *line[failure:]]
         net = sum((t.type == "LBRACE") - (t.type == "RBRACE") for t in line)
         stand_ins: Sequence[str] = _OPENERS if net > 0 else _CLOSERS if net < 0 else ()
-        if net == 0 and "RPEG" in self._parser.accepts():
-            stand_ins = ("rpeg 0.1\n",)
+        if "RPEG" in self._parser.accepts():
+            header = _tokens("rpeg 0.1\n", line[0])
+            yield [*header, *line]
+            stand_ins = ("rpeg 0.1\npipeline x {\n",) if net > 0 else ("rpeg 0.1\n",)
         yield from (_tokens(text, line[0]) for text in stand_ins)
 
     def _track(self, line: Line) -> None:
@@ -174,7 +176,7 @@ def _ends_in_call(line: Line) -> bool:
 
 
 def _tokens(text: str, place: Token) -> Line:
-    return [_borrow(t.type, t, place) for t in parser().lex(text)]
+    return [_borrow(t.type, t, place) for t in tokenize(text)[0]]
 
 
 def _borrow(kind: str, text: str, place: Token) -> Token:

@@ -1,0 +1,118 @@
+"""Each rule of `explain`, and recovery: where blame is put, and that a mistake costs one message."""
+
+from __future__ import annotations
+
+import pytest
+
+from rpeg.frontend.parse import parse
+
+PIPELINE = """\
+rpeg 0.1
+pipeline p {
+  data d = prompts("x")
+  step i < 5 {
+    q = batch(d, size=8)
+    every(steps=2) {
+      checkpoint()
+    }
+  }
+  expect q = ratio(mean=0.5)
+  plan a on "c" {
+    pool all = nodes(0..3)
+    q on all
+  }
+}
+"""
+
+RESERVED = "`pool` is a reserved word and can't be a name; write for example `pool_`"
+VALUES = (
+    'a name, `false`, a number, `[`, a $param, a quantity, `+` or `-`, a string "..." or `true`'
+)
+
+BREAKS = [
+    (
+        "size=8)",
+        "size=8",
+        [
+            "5:24: expected `,` or `)` at the end of the line: the `(` of column 14 "
+            "is open; a line goes on only after `(`, `[` or `,`"
+        ],
+    ),
+    ("batch(d, size=8)", "f(a(d), size=[8)", ["5:24: expected `,`, `]` or `..`, found `)`"]),
+    (
+        "batch(d, size=8)",
+        "f(a(d), size=8",
+        [
+            "5:23: expected `,` or `)` at the end of the line: the "
+            "`(` of column 10 is open; a line goes on only after `(`, `[` or `,`"
+        ],
+    ),
+    (
+        "batch(d, size=8)",
+        "batch(\n  d, size=8",
+        [
+            "6:12: expected `,` or `)` at the end of the line: "
+            "the `(` of 5:14 is open; a line goes on only after `(`, `[` or `,`"
+        ],
+    ),
+    ("    q = batch(d, size=8)", "    q = batch(d,", ["6:20: expected `,` or `)`, found `{`"]),
+    ("      checkpoint()\n", "      checkpoint(\n", ["7:17: this `(` is not closed before line 8"]),
+    ("q = batch(d", "q = = batch(d", ["5:9: a setting is written name=value with one `=`"]),
+    ("q = batch(d", "pool = batch(d", [f"5:5: {RESERVED}"]),
+    ("q = batch", "q = ", ["5:9: expected a name, found `(`"]),
+    ("q = batch(d,", "q = batch(d", ["5:16: expected `,` before `size`"]),
+    ("size=8)", "size=)", [f"5:23: expected {VALUES}, found `)`"]),
+    (
+        "size=8)",
+        "size={a: 8})",
+        [
+            "5:23: there are no dictionaries: a group of settings is a call, for "
+            "example adamw(lr=1e-6)"
+        ],
+    ),
+    ("size=8)", "size=8) q", ["5:26: one statement a line: put `q` on a line of its own"]),
+    ("i < 5 {", "i {", ["4:10: a step says how many times it runs: step i < 500 {"]),
+    ("i < 5 {", "i < 5", ["4:13: expected `{`, found the end of the line"]),
+    ("rpeg 0.1\n", "", ["1:1: a file begins with the line `rpeg 0.1`"]),
+    ("rpeg 0.1\npipeline", "pipelin", ["1:1: a file begins with the line `rpeg 0.1`"]),
+    ("rpeg 0.1", "rpeg 1", ["1:1: a file begins with the line `rpeg 0.1`"]),
+    (
+        "expect q =",
+        "model m =",
+        ["10:3: `model` comes before `step`: the order is declarations, step, expect, plan"],
+    ),
+    ('"c"', '"c', ["11:13: the string is not closed on its line"]),
+    ('prompts("x")', 'prompts("x)', ["3:20: the string is not closed on its line"]),
+    ('"x"', "'x'", ['3:20: text is written in double quotes: "..."']),
+    ("0..3", "0.3.3", ["12:25: a range is written a..b, a number 0.5"]),
+    ("0.5", "50%", ["10:27: write a share as a number, 0.9"]),
+    ("size=8", "size=8!", ["5:24: the character '!' has no meaning here"]),
+    ("every(steps=2) {", "every(steps=2)", ["6:19: every has a region: end the line with `{`"]),
+    (
+        "  }\n  expect",
+        "  expect",
+        ["4:3: the block that starts here (`step`) is not closed before line 9: add `}`"],
+    ),
+    (
+        "    }\n  }\n  expect",
+        "    }\n  expect",
+        ["4:3: the block that starts here (`step`) is not closed before line 9: add `}`"],
+    ),
+    (
+        "    q on all\n  }\n",
+        "    q on all\n",
+        ["11:3: the block that starts here (`plan`) is never closed: add `}`"],
+    ),
+    (
+        "    q on all\n  }\n}\n",
+        "",
+        ["11:3: the block that starts here (`plan`) is never closed: add `}`"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "expected"), BREAKS)
+def test_break(old: str, new: str, expected: list[str]) -> None:
+    assert old in PIPELINE
+    _, diagnostics = parse(PIPELINE.replace(old, new, 1), "f")
+    assert [f"{d.at}: {d.message}" for d in diagnostics] == expected
