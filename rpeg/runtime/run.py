@@ -111,7 +111,7 @@ class Run:
         `models/NAME` means a model shipped with rpeg where the run's root has no such folder.
         """
         if source.startswith("run:"):
-            return newest_export(self.folder.path.parent, source)
+            return newest_export([self.folder.path.parent, Path("runs").resolve()], source)
         path = self.root / source
         if path.exists() or not source.startswith("models/"):
             return path
