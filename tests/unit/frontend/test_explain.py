@@ -1,4 +1,4 @@
-"""Each rule of `explain`, and recovery: where blame is put, and that a mistake costs one message."""
+"""Rules of `explain`, and recovery: where blame is put, and that a mistake costs one message."""
 
 from __future__ import annotations
 
