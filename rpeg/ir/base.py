@@ -32,6 +32,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from rpeg.ir import violations
+from rpeg.ir.assembly import parse_settings, parse_values, print_settings
 from rpeg.ir.attributes import plain
 from rpeg.ir.checks import setting_violations
 from rpeg.ir.naming import name_of, shown, trajectories_of
@@ -347,33 +348,32 @@ class RpegOp(CheckedOp):
                     violations.result(index),
                 )
 
-    # ---- text form: `%y, %lp = rpeg.generate %actor, %q {n = 8 : i64, ...}`
+    # ---- text form: `%y, %lp = rpeg.generate %actor, %q {n = 8 : i64} attributes {stage = "y"}`
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        operands = parser.parse_optional_undelimited_comma_separated_list(
-            parser.parse_optional_operand, parser.parse_operand
-        )
-        given = parser.parse_optional_attr_dict()
-        known = cls.get_irdl_definition().properties
-        settings = {k: v for k, v in given.items() if k in known}
-        others = {k: v for k, v in given.items() if k not in known}
+        operands = parse_values(parser)
+        cls._enough(parser, len(operands))
+        settings, attributes = parse_settings(parser)
         regions = [parser.parse_region() for _ in cls.get_irdl_definition().regions]
-        count = len(
-            [d for _, d in cls.get_irdl_definition().operands if not isinstance(d, OptionalDef)]
-        )
-        if len(operands or ()) < count:
-            parser.raise_error(f"{cls.name} takes at least {count} operands")
-        return cls.make(operands or (), settings, regions, others)
+        return cls.make(operands, settings, regions, attributes)
+
+    @classmethod
+    def _enough(cls, parser: Parser, count: int) -> None:
+        """Operands are told apart by their order, so none that is needed may be missing."""
+        table = cls.get_irdl_definition().operands
+        needed = [_operand(n, d) for n, d in table if not _operand(n, d).optional]
+        if count < len(needed):
+            missing = needed[count]
+            parser.raise_error(
+                f"{cls.name} needs {missing.pattern.noun} as operand {count + 1} ({missing.name})"
+            )
 
     def print(self, printer: Printer) -> None:
         if self.operands:
             printer.print_string(" ")
             printer.print_list(self.operands, printer.print_ssa_value)
-        given = {**self.properties, **self.attributes}
-        if given:
-            printer.print_string(" ")
-            printer.print_attr_dict(given)
+        print_settings(printer, self.properties, self.attributes, bool(self.regions))
         for region in self.regions:
             printer.print_string(" ")
             printer.print_region(region)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, StringAttr
 from xdsl.ir import Operation
 
-from rpeg.ir.diagnostics import Position
-from rpeg.ir.violations import Anchor
+from rpeg.ir.diagnostics import Diagnostic, Position, Severity
+from rpeg.ir.violations import WHOLE, Anchor
 
 
 @dataclass
@@ -28,18 +28,31 @@ class Sources:
         """Where the parts of an operation stand."""
         self.anchors.setdefault(op, {}).update(anchors)
 
-    def position(self, op: Operation, anchor: Anchor) -> Position:
+    def position(self, op: Operation, anchor: Anchor = WHOLE) -> Position:
         """Where a part stands; the whole operation where that is not known."""
         known = self.anchors.get(op, {}).get(anchor)
         return known if known is not None else position_of(op)
 
+    def message(
+        self, op: Operation, text: str, anchor: Anchor = WHOLE, severity: Severity = "error"
+    ) -> Diagnostic:
+        """A message about a part of an operation, in the file that the operation came from."""
+        at = location_of(op)
+        file = self.file if at is None else at.filename.data
+        return Diagnostic(self.position(op, anchor), text, severity, file)
+
 
 def position_of(op: Operation) -> Position:
     """The position of an operation, or of the nearest one around it that has one."""
+    at = location_of(op)
+    return Position(1, 1) if at is None else Position(at.line.data, at.column.data)
+
+
+def location_of(op: Operation) -> FileLineColLoc | None:
+    """The location of an operation, or of the nearest one around it that has one."""
     around: Operation | None = op
     while around is not None:
-        at = around.location
-        if isinstance(at, FileLineColLoc):
-            return Position(at.line.data, at.column.data)
+        if isinstance(around.location, FileLineColLoc):
+            return around.location
         around = around.parent_op()
-    return Position(1, 1)
+    return None

@@ -17,10 +17,7 @@ from rpeg.ir.violations import Violation
 
 def diagnose(module: Operation, sources: Sources) -> list[Diagnostic]:
     """Every problem of a module; warnings and notes only where no error may have caused them."""
-    found = [
-        Diagnostic(sources.position(op, v.anchor), v.message, v.severity, sources.file)
-        for op, v in _problems(module)
-    ]
+    found = [sources.message(op, v.message, v.anchor, v.severity) for op, v in _problems(module)]
     unique = list(dict.fromkeys(in_order(found)))
     return [d for d in unique if d.severity == "error"] if has_errors(unique) else unique
 
@@ -33,11 +30,12 @@ def _problems(module: Operation) -> Iterator[tuple[Operation, Violation]]:
 
 
 def _op_problems(op: Operation) -> list[Violation]:
-    found = list(op.violations()) if isinstance(op, CheckedOp) else []
-    if any(v.severity == "error" for v in found):
-        return found
+    found: list[Violation] = []
     try:
-        op.verify(verify_nested_ops=False)
+        if isinstance(op, CheckedOp):
+            found += op.violations()
+        if not any(v.severity == "error" for v in found):
+            op.verify(verify_nested_ops=False)
     except VerifyException as error:
         found.append(Violation(str(error)))
     return found

@@ -18,6 +18,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, NoTerminator, SymbolOpInterface, SymbolTable
 
 from rpeg.ir import violations
+from rpeg.ir.assembly import parse_settings, print_settings
 from rpeg.ir.attributes import RecordAttr, SecondsAttr
 from rpeg.ir.base import CheckedOp, Held, maybe, required, setting
 from rpeg.ir.checks import record_violations, setting_violations
@@ -159,11 +160,8 @@ class DeclareOp(CheckedOp):
         elif (text := parser.parse_optional_str_literal()) is not None:
             properties["source"] = StringAttr(text)
         parser.parse_punctuation(")")
-        given = parser.parse_optional_attr_dict()
-        known = cls.get_irdl_definition().properties
-        others = {k: v for k, v in given.items() if k not in known}
-        properties |= {k: v for k, v in given.items() if k in known}
-        return cls.create(properties=properties, attributes=others)
+        settings, notes = parse_settings(parser)
+        return cls.create(properties={**settings, **properties}, attributes=notes)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" @{self.title} {self.form_name}(")
@@ -172,10 +170,7 @@ class DeclareOp(CheckedOp):
         elif self.source is not None:
             printer.print_attribute(self.source)
         printer.print_string(")")
-        given = {**self.settings(), **self.attributes}
-        if given:
-            printer.print_string(" ")
-            printer.print_attr_dict(given)
+        print_settings(printer, self.settings(), self.attributes)
 
 
 def _mentions(op: Operation, name: str) -> bool:

@@ -84,7 +84,7 @@ class RanksOp(CheckedOp):
 class PublishOp(RpegOp):
     """New weights, in the register that engines read: a latest-value register, not a queue.
 
-    It is implicit in L0. The published weights are a state of their own, so that it cannot be dead code.
+    It is implicit in L0. The published weights are a state of their own, so it is never dead code.
     """
 
     name = "rpeg.publish"

@@ -11,6 +11,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 
 from rpeg.ir import violations
+from rpeg.ir.assembly import parse_settings, print_settings
 from rpeg.ir.attributes import plain
 from rpeg.ir.base import RpegOp, gives, hidden_result, many, maybe, operand, required, setting
 from rpeg.ir.naming import name_of
@@ -72,11 +73,16 @@ class GetOp(RpegOp):
     @classmethod
     def parse(cls, parser: Parser) -> "GetOp":
         symbol = parser.parse_symbol_name().data
+        _, notes = parse_settings(parser)
         parser.parse_punctuation(":")
-        return cls.of(symbol, parser.parse_type())
+        op = cls.of(symbol, parser.parse_type())
+        op.attributes.update(notes)
+        return op
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(f" @{self.symbol_name} : ")
+        printer.print_string(f" @{self.symbol_name}")
+        print_settings(printer, {}, self.attributes)
+        printer.print_string(" : ")
         printer.print_attribute(self.results[0].type)
 
 

@@ -1,0 +1,152 @@
+"""From MLIR text to IR, with the place of every operation, operand, result and setting.
+
+xDSL's parser leaves locations out; like it, this one stops at the first syntax error.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, UnknownLoc
+from xdsl.ir import Attribute, AttributeInvT, Operation, SSAValue, TypeAttribute
+from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.utils.exceptions import ParseError, VerifyException
+from xdsl.utils.lexer import Span
+
+from rpeg.ir import violations
+from rpeg.ir.diagnostics import Diagnostic, Position
+from rpeg.ir.registry import context
+from rpeg.ir.sources import Sources
+from rpeg.ir.violations import Anchor, hint
+
+
+def parse_module(
+    text: str, filename: str, ctx: Context | None = None
+) -> tuple[ModuleOp | None, Sources, list[Diagnostic]]:
+    """The module of a text, where its parts stand, and what is wrong with its syntax.
+
+    There is a module exactly if there are no messages. Rules about meaning are `diagnose`'s.
+    """
+    sources = Sources(filename)
+    parser = LocatingParser(ctx or context(), text, sources)
+    try:
+        return parser.parse_module(), sources, []
+    except ParseError as error:
+        return None, sources, parser.problems(error)
+    except RecursionError:
+        message = "the text is nested too deeply"
+        return None, sources, [Diagnostic(parser.place(parser.pos), message, file=filename)]
+
+
+@dataclass
+class _Parts:
+    """What the parser has seen of an operation."""
+
+    operands: int = 0
+    results: int = 0
+    path: list[str] = field(default_factory=list[str])
+    """Names of the settings that the parser is inside of."""
+    anchors: dict[Anchor, Position] = field(default_factory=dict[Anchor, Position])
+
+
+class LocatingParser(Parser):
+    """xDSL's parser, that also records where things stand."""
+
+    def __init__(self, ctx: Context, text: str, sources: Sources) -> None:
+        super().__init__(ctx, text, sources.file)
+        self._sources = sources
+        self._starts = [0, *(i + 1 for i, character in enumerate(text) if character == "\n")]
+        self._open = [_Parts()]
+        self._first_uses: dict[str, Span] = {}
+
+    def place(self, offset: int) -> Position:
+        """The position of an offset in the text."""
+        line = bisect_right(self._starts, offset)
+        return Position(line, offset - self._starts[line - 1] + 1)
+
+    def problems(self, error: ParseError) -> list[Diagnostic]:
+        """What a syntax error says; one message for each value that is used and never defined."""
+        undefined = self.forward_ssa_references if "used but not defined" in error.msg else {}
+        found = [(self._first_uses[name], f"%{name} is never defined") for name in undefined]
+        return [
+            Diagnostic(self.place(span.start), message, file=self._sources.file)
+            for span, message in found or [(error.span, _sentence(error.msg))]
+        ]
+
+    # ---- places
+
+    def parse_operation(self) -> Operation:
+        start = self._current_token.span
+        self._open.append(_Parts())
+        try:
+            op = super().parse_operation()
+        except VerifyException as error:
+            self.raise_error(str(error), start)
+        parts = self._open.pop()
+        if isinstance(op.location, UnknownLoc):
+            op.location = self._sources.location(self.place(start.start))
+            self._sources.record(op, parts.anchors)
+        return op
+
+    def parse_optional_unresolved_operand(self) -> UnresolvedOperand | None:
+        operand = super().parse_optional_unresolved_operand()
+        if operand is not None:
+            parts = self._open[-1]
+            parts.anchors[violations.operand(parts.operands)] = self.place(operand.span.start)
+            parts.operands += 1
+        return operand
+
+    def resolve_operand(
+        self, operand: UnresolvedOperand, type: AttributeInvT
+    ) -> SSAValue[AttributeInvT]:
+        self._first_uses.setdefault(operand.operand_name, operand.span)
+        return super().resolve_operand(operand, type)
+
+    def _parse_op_result(self) -> tuple[Span, int]:
+        span, size = super()._parse_op_result()
+        parts = self._open[-1]
+        for index in range(parts.results, parts.results + size):
+            parts.anchors[violations.result(index)] = self.place(span.start)
+        parts.results += size
+        return span, size
+
+    def _parse_attribute_entry(self) -> tuple[str, Attribute]:
+        parts, key = self._open[-1], self._current_token.span
+        parts.path.append(key.text.strip('"'))
+        parts.anchors[violations.setting(".".join(parts.path))] = self.place(key.start)
+        entry = super()._parse_attribute_entry()
+        parts.path.pop()
+        return entry
+
+    # ---- messages
+
+    def parse_optional_attribute(self) -> Attribute | None:
+        start = self._current_token.span
+        try:
+            return super().parse_optional_attribute()
+        except VerifyException as error:
+            self.raise_error(str(error), start)
+
+    def parse_optional_type(self) -> TypeAttribute | None:
+        start = self._current_token.span
+        try:
+            return super().parse_optional_type()
+        except VerifyException as error:
+            self.raise_error(str(error), start)
+
+    def _get_op_by_name(self, name: str) -> type[Operation]:
+        found = self.ctx.get_optional_op(name, dialect_stack=self._parser_state.dialect_stack)
+        if found is None:
+            start = self.lexer.input.content.rfind(name, 0, self._current_token.span.start)
+            near = hint(name, [op.name for op in self.ctx.loaded_ops])
+            self.raise_error(f"`{name}` is not an operation{near}", start)
+        return found
+
+
+def _sentence(message: str) -> str:
+    """xDSL's message as ours are written: no capital, no dot."""
+    if message == "Could not parse entire input!":
+        return "expected an operation"
+    return (message[:1].lower() + message[1:]).rstrip(".! ")
