@@ -108,7 +108,8 @@ class Run:
     def resolve(self, source: str) -> Path:
         """The path that a path source or `run:PIPELINE/MODEL` means.
 
-        `models/NAME` means a model shipped with rpeg where the run's root has no such folder.
+        That run is looked for beside this one's folder, then in `runs/`. `models/NAME` means a
+        model shipped with rpeg where the run's root has no such folder.
         """
         if source.startswith("run:"):
             return newest_export([self.folder.path.parent, Path("runs").resolve()], source)

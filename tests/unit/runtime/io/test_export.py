@@ -55,7 +55,7 @@ def test_folder_holds_weights_configuration_and_tokenizer(run: Run, model: Model
 
 
 def test_another_pipeline_finds_the_newest_export(
-    run: Run, model: Model, launch: Callable[..., Run]
+    run: Run, model: Model, launch: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for scale in (1.0, 2.0):
         model.scale = scale
@@ -63,6 +63,8 @@ def test_another_pipeline_finds_the_newest_export(
     run.export(model, to="out/last")
     found = launch(pipeline="next").resolve("run:demo/actor")
     assert found == run.root / "out" / "last"
+    monkeypatch.setenv("RPEG_RUN_DIR", "elsewhere/next")
+    assert launch(pipeline="next").resolve("run:demo/actor") == found
     assert load_file(run.root / "out/actor/model.safetensors")["a.weight"][0, 0] == 2.0
 
 

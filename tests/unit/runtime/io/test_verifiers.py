@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -142,6 +144,16 @@ def test_reasons_of_failures(python_rewards: Run) -> None:
     assert str(reasons[3]).startswith("MemoryError")
     assert "finite" in str(reasons[4])
     assert reasons[5] == 2.0
+
+
+def test_a_worker_that_dies_between_batches_is_replaced(python_rewards: Run) -> None:
+    pool = WorkerPool(SOURCE, root=python_rewards.root, size=1, seconds=5)
+    pool.wait_ready()
+    os.kill(pool._workers[0]._process.pid, signal.SIGKILL)
+    pool._workers[0]._process.wait()
+    outcomes = pool.run([("p", "a", None, {}), ("p", "ab", None, {})])
+    pool.close()
+    assert outcomes == [Failed("the worker process died"), 2.0]
 
 
 def test_a_whole_batch_of_failures_stops_the_run(
