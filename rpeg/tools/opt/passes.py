@@ -1,0 +1,108 @@
+"""`--passes`: a pipeline such as `rpeg-a{x=1 y=2},rpeg-b`, run with verification after each pass."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
+from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException
+
+from rpeg.ir.diagnostics import DiagnosticsError
+from rpeg.ir.sources import Sources
+from rpeg.ir.verify import diagnose
+from rpeg.ir.violations import hint
+from rpeg.passes import PASSES
+from rpeg.passes.base import PassRefused
+from rpeg.tools.console import USAGE, Failure
+
+PassLoader = Callable[[], type[ModulePass]]
+
+
+def parse_passes(text: str) -> list[ModulePass]:
+    """The passes of a pipeline. Raises Failure, with what to write instead."""
+    try:
+        specs = list(parse_pipeline(text))
+    except ArgSpecParseError as error:
+        raise Failure(f"-p {text}: {error}".rstrip(), USAGE) from None
+    return [_pass(spec) for spec in specs]
+
+
+def run_pass(step: ModulePass, ctx: Context, module: ModuleOp, sources: Sources) -> None:
+    """Runs one pass and verifies what it made. Raises DiagnosticsError."""
+    try:
+        step.apply(ctx, module)
+    except PassRefused as refusal:
+        found = [sources.message(op, f"{step.name}: {text}") for op, text in refusal.problems]
+        raise DiagnosticsError(found) from None
+    except DiagnosticException as error:
+        raise DiagnosticsError([sources.message(module, f"{step.name}: {error}")]) from None
+    broken = [d for d in diagnose(module, sources) if d.severity == "error"]
+    if broken:
+        text = f"after {step.name}: "
+        raise DiagnosticsError(dataclasses.replace(d, message=text + d.message) for d in broken)
+
+
+def listing() -> str:
+    """Each pass of ours, with its options and the first line of its documentation."""
+    return "".join(
+        f"{_call(name, load())}\n    {_summary(load())}\n" for name, load in PASSES.items()
+    )
+
+
+def _pass(spec: ArgSpec) -> ModulePass:
+    cls = _loader(spec.name)()
+    options = _options(cls)
+    for option in spec.normalize_parameter_names().parameters:
+        if option not in options:
+            known = hint(option, options) or f"; it has: {', '.join(options) or 'none'}"
+            raise Failure(f"{spec.name} has no option `{option}`{known}", USAGE)
+    try:
+        return cls.from_spec(spec)
+    except ValueError as error:
+        raise Failure(f"{spec.name}: {_plain(str(error))}", USAGE) from None
+
+
+def _loader(name: str) -> PassLoader:
+    if name in PASSES:
+        return PASSES[name]
+    found = _installed().get(name)
+    if found is None:
+        near = hint(name, PASSES) or f"; known: {', '.join(PASSES)}"
+        raise Failure(f"`{name}` is not a pass{near}", USAGE)
+    return found
+
+
+def _installed() -> dict[str, PassLoader]:
+    """Passes of xDSL and of plug-ins."""
+    from xdsl.universe import Universe
+
+    return Universe.get_multiverse().all_passes
+
+
+def _options(cls: type[ModulePass]) -> Sequence[str]:
+    return [f.name for f in dataclasses.fields(cls) if f.init and f.name != "name"]
+
+
+def _plain(message: str) -> str:
+    return message[:1].lower() + message[1:]
+
+
+def _call(name: str, cls: type[ModulePass]) -> str:
+    options = " ".join(_shown(cls))
+    return f"{name}{{{options}}}" if options else name
+
+
+def _shown(cls: type[ModulePass]) -> Iterator[str]:
+    for field in dataclasses.fields(cls):
+        if field.init and field.name != "name":
+            required = field.default is dataclasses.MISSING
+            yield field.name if required else f"{field.name}={field.default}"
+
+
+def _summary(cls: type[ModulePass]) -> str:
+    return (inspect.getdoc(cls) or "").partition("\n")[0]
