@@ -6,7 +6,7 @@ whole, or replaced by a stand-in with the same braces, or left out: the next lin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from copy import copy
 from itertools import pairwise
 from typing import cast
@@ -126,8 +126,8 @@ class Recovery:
         if end.type == "_NL":
             for kind, text in _MISSING:
                 yield [*line[:failure], _borrow(kind, text, end), *line[failure:]]
-        net = sum((t.type == "LBRACE") - (t.type == "RBRACE") for t in line)
-        stand_ins: Sequence[str] = _OPENERS if net > 0 else _CLOSERS if net < 0 else ()
+        net = sum(1 if brace.type == "LBRACE" else -1 for brace in _braces(line))
+        stand_ins = _OPENERS if net > 0 else _CLOSERS if net < 0 else ("x()\n",)
         if "RPEG" in self._parser.accepts():
             header = _tokens("rpeg 0.1\n", line[0])
             yield [*header, *line]
@@ -135,12 +135,12 @@ class Recovery:
         yield from (_tokens(text, line[0]) for text in stand_ins)
 
     def _track(self, line: Line) -> None:
-        for token in line:
-            if token.type == "LBRACE":
+        for brace in _braces(line):
+            if brace.type == "LBRACE":
                 self._blocks.append(line[0])
-            elif token.type == "RBRACE" and self._blocks:
+            elif self._blocks:
                 opener = self._blocks.pop()
-                if opener.line != token.line and opener.column != token.column:
+                if opener.line != brace.line and opener.column != brace.column:
                     self._suspect = self._suspect or opener
 
 
@@ -165,6 +165,20 @@ def _feed(state: InteractiveParser, line: Line) -> int | None:
         except UnexpectedToken:
             return position
     return None
+
+
+def _braces(line: Line) -> Iterator[Token]:
+    """The braces that open and close blocks; a stray one inside a broken line does neither."""
+    brackets = 0
+    for position, token in enumerate(line):
+        before = line[position - 1].type if position else "_NL"
+        after = line[position + 1].type if position + 1 < len(line) else "_NL"
+        brackets += (token.type in ("LPAR", "LSQB")) - (token.type in ("RPAR", "RSQB"))
+        opens = token.type == "LBRACE" and (after == "_NL" or before == "RPAR")
+        last = after == "_NL" and brackets <= 0
+        closes = token.type == "RBRACE" and (before == "_NL" or last)
+        if opens or closes:
+            yield token
 
 
 def _is_call(name: Token, bracket: Token) -> bool:

@@ -1,0 +1,75 @@
+"""Messages as people see them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from rpeg.frontend.source import read_source
+from rpeg.ir.diagnostics import (
+    Diagnostic,
+    DiagnosticsError,
+    Position,
+    has_errors,
+    in_order,
+    render,
+    show,
+)
+
+LATER = Diagnostic(Position(2, 3), "wrong", file="a")
+FIRST = Diagnostic(Position(1, 5), "odd", "warning", "a")
+SOURCES = {"a": "one two\r\n\tthree\n"}
+TEXT = "a:1:5: warning: odd\n    one two\n        ^\na:2:3: error: wrong\n    \tthree\n    \t ^\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_order_and_carets() -> None:
+    assert in_order([LATER, FIRST]) == (FIRST, LATER)
+    assert render([LATER, FIRST], SOURCES) == TEXT
+
+
+@pytest.mark.parametrize("at", [Position(0, 0), Position(9, 1)])
+def test_places_outside_the_text_have_no_excerpt(at: Position) -> None:
+    assert render([Diagnostic(at, "wrong", file="a")], SOURCES) == f"a:{at}: error: wrong\n"
+
+
+def test_only_errors_are_errors() -> None:
+    assert has_errors([FIRST, LATER])
+    assert not has_errors([FIRST])
+
+
+def test_plain_where_no_terminal_is(capsys: pytest.CaptureFixture[str]) -> None:
+    show([LATER, FIRST], SOURCES)
+    assert capsys.readouterr().err == TEXT
+
+
+def test_colour_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    stream = Terminal()
+    show([LATER], SOURCES, stream)
+    assert "\x1b[1;31m error: \x1b[0m" in stream.getvalue()
+
+
+def test_the_exception_says_it_all() -> None:
+    assert str(DiagnosticsError([LATER, FIRST])) == "a:1:5: warning: odd\na:2:3: error: wrong"
+
+
+def test_reading(tmp_path: Path) -> None:
+    path = tmp_path / "a.rpeg"
+    path.write_bytes("é\r\n".encode())
+    assert read_source(path) == "é\r\n"
+    path.write_bytes("é\né\xff".encode("latin-1"))
+    with pytest.raises(DiagnosticsError, match=r"a\.rpeg:1:1: error: the byte 0xe9 is not UTF-8"):
+        read_source(path)
+    path.write_bytes(b"ab\n\xc3\xa9c\xff")
+    with pytest.raises(DiagnosticsError, match=r"a\.rpeg:2:3: error: the byte 0xff is not UTF-8"):
+        read_source(path)
+    with pytest.raises(DiagnosticsError, match=r":1:1: error: can't be read: No such file"):
+        read_source(tmp_path / "b.rpeg")
