@@ -45,6 +45,9 @@ class Optimizer:
             pg_collection=replica.collection,
         )
         (self._part,) = self._optimizer.chained_optimizers
+        # Megatron-Core only notes who decays; its scheduler, which would heed it, isn't used here.
+        for group in self._optimizer.param_groups:
+            group["weight_decay"] = settings.weight_decay * group["wd_mult"]
         self._load_masters(replica)
 
     @torch.no_grad()

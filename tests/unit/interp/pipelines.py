@@ -13,6 +13,18 @@ from rpeg.frontend import load
 DIGITS = Path(__file__).parents[3] / "models" / "tiny-qwen3-digits"
 
 
+FAMILIES: dict[str, dict[str, object]] = {
+    "qwen2": {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]},
+    "qwen3": {},
+    "llama": {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "tie_word_embeddings": False,
+    },
+}
+"""By family, what its configuration changes of the digits' one."""
+
+
 def write_model(folder: Path, **changes: object) -> Path:
     """A model folder without weights: that of the digits, made smaller, with `changes`."""
     folder.mkdir()

@@ -13,11 +13,9 @@ from rpeg.interp.network import VALUE_HEAD, Network, initial_tensors
 from rpeg.interp.rectangle import Rectangle
 from rpeg.runtime.model_source import ModelSource
 from rpeg.runtime.trajectories import Demos, Row
-from tests.unit.interp.pipelines import write_model
+from tests.unit.interp.pipelines import FAMILIES, write_model
 
 DEMOS = Demos((Row("12=", completion="3"), Row("4=", completion="5678")), ordinals=torch.arange(2))
-QWEN2 = {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]}
-LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "tie_word_embeddings": False}
 
 
 def hugging_face(source: ModelSource, tensors: dict[str, Tensor]) -> Any:
@@ -28,9 +26,9 @@ def hugging_face(source: ModelSource, tensors: dict[str, Tensor]) -> Any:
     return model
 
 
-@pytest.mark.parametrize("changes", [{}, QWEN2, LLAMA], ids=["qwen3", "qwen2", "llama"])
-def test_log_probs_and_entropies(changes: dict[str, object], tmp_path: Path) -> None:
-    source = ModelSource(write_model(tmp_path / "m", **changes), seed=3)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_log_probs_and_entropies(family: str, tmp_path: Path) -> None:
+    source = ModelSource(write_model(tmp_path / "m", **FAMILIES[family]), seed=3)
     tensors = initial_tensors(source, critic=False)
     model, rows = hugging_face(source, tensors), Rectangle.of(DEMOS, source.tokenizer)
     out = Network(source).policy(tensors, rows)
