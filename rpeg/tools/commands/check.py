@@ -1,0 +1,52 @@
+"""`rpeg check`: parse, verify, and say whether it compiles."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from rpeg.frontend.overrides import dump_params
+from rpeg.ir.diagnostics import Diagnostic, has_errors
+from rpeg.passes.base import pipelines
+from rpeg.tools.compiling import overrides_of
+from rpeg.tools.console import FAILED, OK, read, report
+
+HELP = "check a file: every problem at once, with its place"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.add_argument("file", metavar="FILE[:PIPELINE]")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="another value for a param")
+    parser.add_argument("--params", action="store_true", help="print the value of every param")
+    parser.add_argument("--json", action="store_true", help="print the messages as JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Checks the file."""
+    source = read(options.file)
+    loaded = overrides_of(options.set, source)
+    if options.json:
+        print(json.dumps([_record(d) for d in loaded.diagnostics], indent=2))
+        return FAILED if has_errors(loaded.diagnostics) else OK
+    report(loaded.diagnostics, source)
+    assert loaded.module is not None and loaded.file is not None
+    if options.params:
+        for node in loaded.file.pipelines:
+            print(f"# {node.name}")
+            print(dump_params(node), end="")
+        return OK
+    for pipeline in pipelines(loaded.module):
+        count = sum(1 for op in pipeline.walk() if op.name.startswith("rpeg.")) - 1
+        print(f"{source.path}:{pipeline.title}: no errors ({count} operations)")
+    return OK
+
+
+def _record(diagnostic: Diagnostic) -> dict[str, object]:
+    return {
+        "file": diagnostic.file,
+        "line": diagnostic.at.line,
+        "column": diagnostic.at.column,
+        "severity": diagnostic.severity,
+        "message": diagnostic.message,
+    }

@@ -1,0 +1,73 @@
+"""What every command shares: reading files, printing messages, exit codes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rpeg.ir.diagnostics import Diagnostic, Position, has_errors, show
+
+OK, FAILED, USAGE = 0, 1, 2
+
+
+class Failure(Exception):
+    """A command can't go on; the text says why and what to do."""
+
+    def __init__(self, message: str, code: int = FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Reported(Failure):
+    """The same, with the messages already printed."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A text and where it came from."""
+
+    path: Path
+    text: str
+    pipeline: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return str(self.path)
+
+    @property
+    def folder(self) -> Path:
+        """Where its relative sources are."""
+        return self.path.resolve().parent
+
+
+def read(argument: str) -> Source:
+    """The text of `FILE` or `FILE:PIPELINE`. Raises Failure."""
+    path, pipeline = Path(argument), None
+    if not path.exists() and ":" in argument:
+        name, _, chosen = argument.rpartition(":")
+        path, pipeline = Path(name), chosen
+    try:
+        return Source(path, path.read_bytes().decode("utf-8"), pipeline)
+    except UnicodeDecodeError as error:
+        raise Failure(f"{path} is not UTF-8 text (byte {error.start})") from None
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror}") from None
+
+
+def report(diagnostics: Iterable[Diagnostic], source: Source) -> None:
+    """Prints messages; raises Reported if one is an error."""
+    found = list(diagnostics)
+    show(found, {source.name: source.text}, sys.stderr)
+    if has_errors(found):
+        raise Reported
+
+
+def refuse(source: Source, problems: Iterable[tuple[Position, str]]) -> None:
+    """Reports problems as errors of a text."""
+    report((Diagnostic(at, text, "error", source.name) for at, text in problems), source)

@@ -1,0 +1,62 @@
+"""Starting a package: its own launch.sh, with what the command line says in the environment."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from rpeg.tools.console import Failure
+
+
+def visible_gpus() -> int:
+    """GPUs that torch sees. Raises Failure where torch is not installed."""
+    need_torch()
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def need_torch() -> None:
+    """Raises Failure where the runtime's packages are not installed."""
+    missing = [m for m in ("torch", "megatron.core") if not _installed(m)]
+    if missing:
+        raise Failure(f"running needs {' and '.join(missing)}: pip install 'rpeg[run]'")
+
+
+def _installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def environment(
+    run_dir: Path | None, seed: int | None, root: Path | None, allow_python: bool
+) -> dict[str, str]:
+    """The variables that a program reads, where the command line says something."""
+    given = {
+        "RPEG_RUN_DIR": run_dir,
+        "RPEG_SEED": seed,
+        "RPEG_ROOT": root,
+        "RPEG_ALLOW_PYTHON": 1 if allow_python else None,
+    }
+    return {k: str(v) for k, v in given.items() if v is not None}
+
+
+def launch(package: Path, variables: Mapping[str, str]) -> int:
+    """Runs the package's launch.sh with this interpreter; its exit code."""
+    script = package / "launch.sh"
+    if not script.is_file():
+        raise Failure(f"{package} has no launch.sh: it is not what rpeg compile writes")
+    need_torch()
+    child = {**os.environ, "PYTHON": sys.executable, **variables}
+    process = subprocess.Popen(["bash", str(script)], env=child)
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        process.wait()
+        return 130

@@ -1,0 +1,65 @@
+"""`rpeg`: train, check, compile, launch and look at pipelines."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import rpeg
+from rpeg.tools.console import Failure, Reported
+
+COMMANDS = ("run", "check", "compile", "launch", "fmt", "rollouts", "report")
+"""Each is a module of rpeg.tools.commands."""
+
+EPILOG = """\
+a first tour:
+  rpeg check examples/sort_digits.rpeg
+  rpeg run examples/sort_digits.rpeg:warmup
+  rpeg run examples/sort_digits.rpeg:grpo
+  rpeg rollouts runs/grpo --sort r
+  rpeg report runs/grpo
+rpeg-opt prints and rewrites the graph of a pipeline.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; its exit code: 0 done, 1 a problem with the input, 2 a wrong call."""
+    options = _parser().parse_args(arguments)
+    command = importlib.import_module(f"rpeg.tools.commands.{options.command}")
+    try:
+        code: int = command.run(options)
+        sys.stdout.flush()
+        return code
+    except Reported as failure:
+        return failure.code
+    except Failure as failure:
+        print(f"error: {failure}", file=sys.stderr)
+        return failure.code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="rpeg",
+        description="Training pipelines of reasoning language models, as graphs that a compiler can see.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"rpeg {rpeg.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
+    for name in COMMANDS:
+        module = importlib.import_module(f"rpeg.tools.commands.{name}")
+        sub = commands.add_parser(name, help=module.HELP, description=module.HELP)
+        module.arguments(sub)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
