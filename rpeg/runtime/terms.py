@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from rpeg.runtime import losses
@@ -45,6 +46,15 @@ class LossTerm:
     stats: Callable[[Outputs, Fields], dict[str, Tensor]] = lambda out, fields: {}
     """Per-token statistics, reported as means over the trained tokens."""
     differentiates_entropy: bool = False
+    scaled_by: str | None = None
+    """Field that multiplies the loss, or None: where it is zero, so are loss and gradient."""
+
+    def active(self) -> Tensor:
+        """[samples] bool: rows whose loss can be anything but zero."""
+        if self.scaled_by is None:
+            return torch.ones(len(self.batch.rows), dtype=torch.bool)
+        nonzero = self.fields[self.scaled_by].ne(0)
+        return nonzero if nonzero.dim() == 1 else nonzero.any(dim=1)
 
     def rows(self, rows: list[int], width: int) -> Fields:
         """The fields of a micro-batch, cut to `width` tokens."""
@@ -97,7 +107,8 @@ def ppo_clip(
         )
         return {"clip_fraction": clipped, **_drift(out, f)}
 
-    return LossTerm("ppo_clip", y, loss, _policy_fields(advantages, old, weight), stats)
+    fields = _policy_fields(advantages, old, weight)
+    return LossTerm("ppo_clip", y, loss, fields, stats, scaled_by="advantages")
 
 
 def cispo(
@@ -120,7 +131,8 @@ def cispo(
             weight=f.get("weight"),
         )
 
-    return LossTerm("cispo", y, loss, _policy_fields(advantages, old, weight), _drift)
+    fields = _policy_fields(advantages, old, weight)
+    return LossTerm("cispo", y, loss, fields, _drift, scaled_by="advantages")
 
 
 def policy_gradient(y: Trajectories, advantages: Tensor, weight: Tensor | None = None) -> LossTerm:
@@ -132,7 +144,7 @@ def policy_gradient(y: Trajectories, advantages: Tensor, weight: Tensor | None =
         )
 
     fields = _policy_fields(advantages, ON_POLICY, weight)
-    return LossTerm("policy_gradient", y, loss, fields)
+    return LossTerm("policy_gradient", y, loss, fields, scaled_by="advantages")
 
 
 def kl_loss(

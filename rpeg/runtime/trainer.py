@@ -180,16 +180,20 @@ class Trainer(Model):
     ) -> None:
         """epochs x minibatches optimizer steps on the sum of the terms; the version goes up by one.
 
-        `routing` matters to experts only, and these models are dense. Collective.
+        Rows without loss (all advantages zero, no other term) count, but aren't computed, and don't
+        enter the reported means. `routing` matters to experts only, and these models are dense.
+        Collective.
         """
         with self.run.clock.stage(f"update_{self.name}"):
             examples = Examples.of(terms[0].batch, self.tokenizer)
+            active = torch.stack([term.active() for term in terms]).any(dim=0)
             for epoch in range(epochs):
                 seeds = (self.run.seed, seed, self.version, epoch)
                 steps = self._minibatches(len(examples), minibatches, shuffle, seeds)
                 for rows, totals in zip(steps, self._totals(examples, steps), strict=True):
                     share = 1.0 / (epochs * minibatches)
-                    self._step(examples, terms, rows, _Weighing(agg, totals), share)
+                    weighing = _Weighing(agg, totals)
+                    self._step(examples, terms, rows[active[rows]], weighing, share)
             self.version += 1
 
     def _minibatches(
@@ -216,7 +220,7 @@ class Trainer(Model):
         weighing: _Weighing,
         share: float,
     ) -> None:
-        """One optimizer step on a minibatch, which may hold none of this process's rows."""
+        """One optimizer step on a minibatch's active rows; this process may have none."""
         temperature = examples.temperature
         entropy = any(term.differentiates_entropy for term in terms)
 

@@ -34,15 +34,26 @@ class Layer:
 
 
 class Cache:
-    """Keys and values [layers, rows, kv heads, slots, head dim], and which slots a row may look at."""
+    """Keys and values, each [layers, rows, kv heads, slots, head dim]."""
 
     def __init__(self, shape: ModelShape, rows: int, slots: int, like: Tensor) -> None:
         size = (shape.layers, rows, shape.kv_heads, slots, shape.head_dim)
         self.keys, self.values = like.new_empty(size), like.new_empty(size)
 
+    def write(self, layer: int, slot: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Puts k and v [rows, kv heads, length, head dim] from `slot` on; all keys and values
+        up to there.
+        """
+        end = slot + k.shape[2]
+        keys, values = self.keys[layer], self.values[layer]
+        keys[:, :, slot:end] = k
+        values[:, :, slot:end] = v
+        return keys[:, :, :end], values[:, :, :end]
+
     def repeat(self, n: int, prompt: int) -> None:
         """Every row becomes n rows with the same first `prompt` slots."""
-        self.keys, self.values = (_repeat(x, n, prompt) for x in (self.keys, self.values))
+        self.keys = _repeat(self.keys, n, prompt)
+        self.values = _repeat(self.values, n, prompt)
 
 
 def _repeat(cache: Tensor, n: int, prompt: int) -> Tensor:
@@ -50,6 +61,17 @@ def _repeat(cache: Tensor, n: int, prompt: int) -> Tensor:
     wide = cache.new_empty(layers, rows * n, heads, slots, dim)
     wide[:, :, :, :prompt] = cache[:, :, :, :prompt].repeat_interleave(n, dim=1)
     return wide
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Where a forward pass stands: rotations [rows, length, head dim / 2], and the cache."""
+
+    cos: Tensor
+    sin: Tensor
+    cache: Cache
+    slot: int
+    visible: Tensor | None
 
 
 class Decoder:
@@ -64,7 +86,9 @@ class Decoder:
         self.head = self.embedding if shape.tied else w["lm_head.weight"]
         self.norm = w["model.norm.weight"]
         self.layers = [_layer(w, f"model.layers.{i}.") for i in range(shape.layers)]
-        self._frequencies = rotary_frequencies(shape).to(self.embedding.device)
+        angles = torch.outer(torch.arange(shape.positions).float(), rotary_frequencies(shape))
+        self._cos = angles.cos().to(self.embedding)
+        self._sin = angles.sin().to(self.embedding)
 
     def cache(self, rows: int, slots: int) -> Cache:
         """An empty cache."""
@@ -94,40 +118,26 @@ class Decoder:
         self, ids: Tensor, places: Tensor, cache: Cache, slot: int, visible: Tensor | None
     ) -> Tensor:
         x = F.embedding(ids, self.embedding)
-        angles = places[..., None].float() * self._frequencies
-        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        reading = _Reading(self._cos[places], self._sin[places], cache, slot, visible)
         for index, layer in enumerate(self.layers):
-            x = x + self._attend(
-                layer, index, self._rms(x, layer.norm1), (cos, sin), cache, slot, visible
-            )
+            x = x + self._attend(layer, index, self._rms(x, layer.norm1), reading)
             gate, up = F.linear(self._rms(x, layer.norm2), layer.gate_up).chunk(2, dim=-1)
             x = x + F.linear(F.silu(gate) * up, layer.down)
         return self._rms(x, self.norm)
 
-    def _attend(
-        self,
-        layer: Layer,
-        index: int,
-        x: Tensor,
-        rotation: tuple[Tensor, Tensor],
-        cache: Cache,
-        slot: int,
-        visible: Tensor | None,
-    ) -> Tensor:
+    def _attend(self, layer: Layer, index: int, x: Tensor, at: _Reading) -> Tensor:
         s, (rows, length, _) = self.shape, x.shape
         heads = F.linear(x, layer.qkv, layer.qkv_bias).view(rows, length, -1, s.head_dim)
         q, k, v = heads.split([s.heads, s.kv_heads, s.kv_heads], dim=2)
-        q, k = self._rms(q, layer.q_norm), self._rms(k, layer.k_norm)
-        q, k, v = rotate(q, *rotation).transpose(1, 2), rotate(k, *rotation), v
-        keys, values = cache.keys[index], cache.values[index]
-        keys[:, :, slot : slot + length] = k.transpose(1, 2)
-        values[:, :, slot : slot + length] = v.transpose(1, 2)
+        q = rotate(self._rms(q, layer.q_norm), at.cos, at.sin).transpose(1, 2)
+        k = rotate(self._rms(k, layer.k_norm), at.cos, at.sin).transpose(1, 2)
+        keys, values = at.cache.write(index, at.slot, k, v.transpose(1, 2))
         out = F.scaled_dot_product_attention(
             q,
-            keys[:, :, : slot + length],
-            values[:, :, : slot + length],
-            attn_mask=visible,
-            is_causal=visible is None,
+            keys,
+            values,
+            attn_mask=at.visible,
+            is_causal=at.visible is None,
             enable_gqa=s.heads != s.kv_heads,
         )
         return F.linear(out.transpose(1, 2).reshape(rows, length, -1), layer.out)

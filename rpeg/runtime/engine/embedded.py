@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rpeg.runtime.run import Run
     from rpeg.runtime.trainer import Model
 
-CHUNK = 64
+CHUNK = 128
 """Samples that are decoded together; every batch is cut and padded to whole chunks."""
 NOISE_WORDS = 1 << 22
 """Noise that is drawn at once, in vocabulary entries."""

@@ -18,17 +18,7 @@ from megatron.core.transformer.transformer_block import (
 )
 from torch import Tensor
 
-
-class RMSNorm(torch.nn.RMSNorm):
-    """RMSNorm that also works on sequence-parallel activations."""
-
-    def __init__(
-        self, config: TransformerConfig, hidden_size: int, eps: float = 1e-5, **_: Any
-    ) -> None:
-        super().__init__(hidden_size, eps=eps, dtype=config.params_dtype)
-        if config.sequence_parallel:
-            # Each rank sees a part of the sequence: finalize_model_grads adds the gradients up.
-            self.weight.sequence_parallel = True  # type: ignore[attr-defined]
+from rpeg.runtime.megatron.norm import RMSNorm
 
 
 class CausalAttention(torch.nn.Module):

@@ -172,6 +172,23 @@ def test_updates_are_those_of_plain_pytorch(
     assert float(torch.cat(gaps).square().mean().sqrt()) < 1e-6
 
 
+def test_rows_without_advantage_are_left_out_exactly(
+    run: Run, groups: Groups, trajectories: Callable[[int], Trajectories]
+) -> None:
+    y = trajectories(12)
+    advantages = torch.linspace(-2, 2, 12).masked_fill(torch.arange(12) % 12 < 8, 0.0)
+    gradient = rt.policy_gradient(y, advantages)
+    assert gradient.active().tolist() == [False] * 8 + [True] * 4
+    nothing = rt.kl_loss(y, torch.zeros(y.tokens.shape), coef=0.0)
+    lean, full = (trainer(run, groups, DIGITS, name=name) for name in ("lean", "full"))
+    for _ in range(3):
+        lean.update(gradient, agg="seq_mean_token_mean", minibatches=2)
+        full.update(gradient, nothing, agg="seq_mean_token_mean", minibatches=2)
+    pairs = zip(lean.named_tensors(), full.named_tensors(), strict=True)
+    gaps = [(a - b).flatten() for (_, a), (_, b) in pairs]
+    assert float(torch.cat(gaps).square().mean().sqrt()) < 1e-6
+
+
 def test_greedy_is_hugging_faces_and_ends_at_the_end(run: Run, groups: Groups) -> None:
     model = trainer(run, groups, DIGITS)
     reference = hugging_face(DIGITS, model.named_tensors())

@@ -67,7 +67,7 @@ def test_nucleus_keeps_the_smallest_set_that_reaches_top_p() -> None:
 
 def test_chunks_follow_the_prompt_alone() -> None:
     assert [length_class(k) for k in (1, 16, 17, 100)] == [16, 16, 32, 128]
-    got = list(chunks([3, 40, 5, 7], n=32))
+    got = list(chunks([3, 40, 5, 7], n=64))
     assert [(chunk.prompts, chunk.width) for chunk in got] == [([0, 2], 16), ([3], 16), ([1], 64)]
 
 
