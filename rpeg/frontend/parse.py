@@ -28,7 +28,8 @@ def parse(text: str, filename: str) -> tuple[ast.File | None, list[Diagnostic]]:
     recovery.run(tokens)
     diagnostics += recovery.diagnostics
     diagnostics += [*literal_faults(tokens), *nesting_faults(tokens)]
-    diagnostics = [*_first_of_each_line(diagnostics), *recovery.unfinished()]
+    diagnostics = _first_of_each_line(diagnostics)
+    diagnostics += recovery.unfinished(known=bool(diagnostics))
     if not diagnostics:
         file = _build(tokens)
         if file.version == VERSION:

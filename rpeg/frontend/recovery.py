@@ -53,15 +53,15 @@ class Recovery:
             if len(self.diagnostics) >= MOST:
                 return
 
-    def unfinished(self) -> Iterator[Diagnostic]:
-        """What to say if the text ends too early, given that all its lines were read."""
+    def unfinished(self, known: bool) -> Iterator[Diagnostic]:
+        """What to say if the text ends too early; `known`: other messages may explain it."""
         accepts = self._parser.accepts()
         if "$END" in accepts or len(self.diagnostics) >= MOST:
             return
         if self._blocks:
             blame = self._suspect or self._blocks[-1]
             yield _never_closed(blame, "is never closed")
-        elif not self.diagnostics and self._last is not None:
+        elif not known and self._last is not None:
             message = f"expected {alternatives(accepts)}, found the end of the file"
             yield Diagnostic(start_of(self._last), message)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rpeg.frontend.parse import parse
+from rpeg.frontend.recovery import REGIONS
+from rpeg.ir.vocabulary import operations
 
 PIPELINE = """\
 rpeg 0.1
@@ -116,3 +118,16 @@ def test_break(old: str, new: str, expected: list[str]) -> None:
     assert old in PIPELINE
     _, diagnostics = parse(PIPELINE.replace(old, new, 1), "f")
     assert [f"{d.at}: {d.message}" for d in diagnostics] == expected
+
+
+def test_an_early_end_is_told_once() -> None:
+    assert [d.message for d in parse(";", "f")[1]] == [
+        "a statement ends with its line: remove the `;`"
+    ]
+    assert [d.message for d in parse("# nothing", "f")[1]] == [
+        "expected `rpeg`, found the end of the file"
+    ]
+
+
+def test_operations_with_regions_are_those_of_the_dialect() -> None:
+    assert {s.name for s in operations().values() if s.region} == REGIONS
