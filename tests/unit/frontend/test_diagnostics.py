@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 
 import pytest
 
-from rpeg.frontend.source import read_source
 from rpeg.ir.diagnostics import (
     Diagnostic,
     DiagnosticsError,
@@ -59,17 +57,3 @@ def test_colour_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_exception_says_it_all() -> None:
     assert str(DiagnosticsError([LATER, FIRST])) == "a:1:5: warning: odd\na:2:3: error: wrong"
-
-
-def test_reading(tmp_path: Path) -> None:
-    path = tmp_path / "a.rpeg"
-    path.write_bytes("é\r\n".encode())
-    assert read_source(path) == "é\r\n"
-    path.write_bytes("é\né\xff".encode("latin-1"))
-    with pytest.raises(DiagnosticsError, match=r"a\.rpeg:1:1: error: the byte 0xe9 is not UTF-8"):
-        read_source(path)
-    path.write_bytes(b"ab\n\xc3\xa9c\xff")
-    with pytest.raises(DiagnosticsError, match=r"a\.rpeg:2:3: error: the byte 0xff is not UTF-8"):
-        read_source(path)
-    with pytest.raises(DiagnosticsError, match=r":1:1: error: can't be read: No such file"):
-        read_source(tmp_path / "b.rpeg")
