@@ -167,7 +167,7 @@ def test_updates_are_those_of_plain_pytorch(
         assert min(norms) > 0.5, "the test means to clip"
         assert run.metrics.merge()["grad_norm"] == pytest.approx(sum(norms) / 2, rel=1e-5)
     wanted = dict(reference.named_parameters())
-    # One number over all weights: biases of keys have no gradient but rounding, which Adam inflates.
+    # One number for all weights: key biases have no gradient but rounding, and Adam inflates it.
     gaps = [(tensor - wanted[name]).flatten() for name, tensor in model.named_tensors()]
     assert float(torch.cat(gaps).square().mean().sqrt()) < 1e-6
 
