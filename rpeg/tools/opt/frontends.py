@@ -24,7 +24,7 @@ class Read:
 
 
 def choose(source: Source, asked: str | None) -> str:
-    """The front end for a file: the one asked for, or that of the extension; standard input is MLIR."""
+    """The front end of a file: the one asked for, or by the extension; standard input is MLIR."""
     if asked is not None:
         return asked
     if source.name == "<stdin>":

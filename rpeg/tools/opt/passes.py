@@ -1,9 +1,10 @@
-"""`--passes`: a pipeline such as `rpeg-a{x=1 y=2},rpeg-b`, run with verification after each pass."""
+"""`--passes`: a pipeline such as `rpeg-a{x=1 y=2},rpeg-b`, with verification after each pass."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 
 from xdsl.context import Context
@@ -48,7 +49,7 @@ def run_pass(step: ModulePass, ctx: Context, module: ModuleOp, sources: Sources)
 
 
 def listing() -> str:
-    """Each pass of ours, with its options and the first line of its documentation."""
+    """Each pass of ours, with its options and the first paragraph of its documentation."""
     return "".join(
         f"{_call(name, load())}\n    {_summary(load())}\n" for name, load in PASSES.items()
     )
@@ -105,4 +106,5 @@ def _shown(cls: type[ModulePass]) -> Iterator[str]:
 
 
 def _summary(cls: type[ModulePass]) -> str:
-    return (inspect.getdoc(cls) or "").partition("\n")[0]
+    paragraph = (inspect.getdoc(cls) or "").partition("\n\n")[0]
+    return textwrap.indent(paragraph, "  ")
