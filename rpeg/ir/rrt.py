@@ -1,15 +1,15 @@
 """L3, programs: one a process group, instruction by instruction. Text is made from it without a decision.
 
-    rrt.program @grpo_all "all" 2 {
-      %run = rrt.call "start" {pipeline = "grpo", ...}
-      ...
-      rrt.loop %run index i {
-        %q = rrt.call "batch" of %train {size = 32 : i64, ...}
-        %y, %lp = rrt.call "generate" of %engine(%q) {n = 8 : i64, ...}
-        rrt.every %run, %i steps 20 from 0 { ... }
-      }
-      rrt.call "finish" of %run
-    }
+rrt.program @grpo_all "all" 2 {
+  %run = rrt.call "start" {pipeline = "grpo", ...}
+  ...
+  rrt.loop %run index i {
+    %q = rrt.call "batch" of %train {size = 32 : i64, ...}
+    %y, %lp = rrt.call "generate" of %engine(%q) {n = 8 : i64, ...}
+    rrt.every %run, %i steps 20 from 0 { ... }
+  }
+  rrt.call "finish" of %run
+}
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -183,7 +183,9 @@ class CallOp(CheckedOp):
         found = [class_of(v) for v in self.things]
         if len(found) < len(wanted) or (len(found) > len(wanted) and not row.more):
             yield Violation(f"{row.name} takes {len(wanted)} values, not {len(found)}")
-        for index, (have, want) in enumerate(zip(found, wanted + [row.more] * len(found), strict=False)):
+        for index, (have, want) in enumerate(
+            zip(found, wanted + [row.more] * len(found), strict=False)
+        ):
             if want not in (ANY, have) and have != ANY:
                 yield Violation(f"{row.name} takes a {want} as value {index + 1}, not a {have}")
 
@@ -191,7 +193,9 @@ class CallOp(CheckedOp):
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
+        start = parser.pos
         callee = parser.parse_str_literal()
+        end = parser.pos
         receiver = parser.parse_operand() if parser.parse_optional_keyword("of") else None
         things: list[SSAValue] = []
         named: dict[str, SSAValue] = {}
@@ -208,7 +212,7 @@ class CallOp(CheckedOp):
         settings = parser.parse_optional_attr_dict()
         op = CallOp.of(callee, things, settings, named, receiver)
         if op.instruction is None:
-            parser.raise_error(op._unknown())
+            parser.raise_error(op._unknown(), start, end)
         return op  # type: ignore[return-value]
 
     def print(self, printer: Printer) -> None:
@@ -300,9 +304,7 @@ class LoopOp(CheckedOp):
         resolved = argument.resolve(ObjectType("Step"))
         region = parser.parse_region([resolved])
         index = argument.name.text[1:]
-        return cls.create(
-            operands=[run], properties={"index": StringAttr(index)}, regions=[region]
-        )
+        return cls.create(operands=[run], properties={"index": StringAttr(index)}, regions=[region])
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -324,9 +326,7 @@ class EveryOp(CheckedOp):
     first = prop_def(IntegerAttr.constr(i64))
     body = region_def("single_block")
     traits = traits_def(NoTerminator())
-    assembly_format = (
-        "$run `,` $step `steps` $steps `from` $first attr-dict-with-keyword $body"
-    )
+    assembly_format = "$run `,` $step `steps` $steps `from` $first attr-dict-with-keyword $body"
 
     @staticmethod
     def of(run: SSAValue, step: SSAValue, steps: int, first: int) -> "EveryOp":

@@ -42,7 +42,7 @@ def package(module: ModuleOp, origin: Origin, root: str) -> Package:
     found = programs(module)
     files = {_file_name(p): program_text(p, origin) for p in found}
     files["plan.json"] = _plan(found, origin)
-    files["program.mlir"] = f"{module}\n"
+    files["program.mlir"] = str(module) + "\n"
     files["launch.sh"] = _launch(found, root)
     files["README.md"] = _readme(found, origin)
     return Package(files)
