@@ -72,7 +72,7 @@ def _launch(found: Sequence[ProgramOp], root: str) -> str:
     program = found[0]
     count = program.process_count
     return f"""#!/usr/bin/env bash
-# Runs the program on this machine: {count} process{"es" if count != 1 else ""} under torchrun.
+# Runs the program on this machine: {count} process{"es" if count != 1 else ""} under the agent of torchrun.
 #   RPEG_RUN_DIR  where the run's files go       (default: runs/{pipeline_name(program)})
 #   RPEG_SEED     the run's seed                 (default: 0)
 #   RPEG_ROOT     where relative sources are     (default: where the pipeline's file was)
@@ -81,7 +81,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)
 export RPEG_ROOT=${{RPEG_ROOT:-"$here"/{_shell(root)}}}
 export OMP_NUM_THREADS=${{OMP_NUM_THREADS:-1}}
-exec "${{PYTHON:-python3}}" -m torch.distributed.run --standalone --nproc-per-node {count} \\
+exec "${{PYTHON:-python3}}" -m rpeg.runtime.launch --standalone --nproc-per-node {count} \\
   "$here/{_file_name(program)}" "$@"
 """
 
