@@ -15,10 +15,10 @@ import torch
 from rpeg import runtime as rt
 from rpeg.runtime.groups import Groups
 from rpeg.runtime.losses import Totals
-from rpeg.runtime.trajectories import Trajectories
+from rpeg.runtime.trajectories import Prompts, Row, Trajectories
 
 STEPS = 5
-MODELS = ("tiny-qwen2", "tiny-qwen3-digits")
+MODEL, NORMED = "tiny-qwen2", "tiny-qwen3-digits"
 
 Layouts = dict[str, tuple[rt.Layout, rt.MicroBatch]]
 WHOLE, SMALL = rt.MicroBatch(), rt.MicroBatch(seqs=3)
@@ -31,6 +31,8 @@ LAYOUTS: Layouts = {
     "pp": (rt.Layout(pp=2), SMALL),
     "pp, recompute": (rt.Layout(pp=2, recompute="full"), WHOLE),
 }
+CASES = [*((MODEL, name) for name in LAYOUTS), (NORMED, "tp, sp"), (NORMED, "pp")]
+"""Norms on q and k are replicated over tp: layouts that could miss their gradients."""
 
 
 class OwnTotals(rt.Trainer):
@@ -94,23 +96,44 @@ def replay(
     }
 
 
+def sample(run: rt.Run, groups: Groups) -> dict[str, Any]:
+    """Samples of prompts of two length classes, this process its share of them."""
+    actor = rt.Trainer(
+        run,
+        "sampler",
+        role="policy",
+        source="models/tiny-qwen2",
+        groups=groups,
+        dtype="fp32",
+        optimizer=rt.AdamW(lr=1e-3),
+        horizon=1,
+    )
+    engine, register = rt.EmbeddedEngine(run, actor, groups=groups), rt.LatestWeights(run, actor)
+    register.publish(actor)
+    engine.swap_weights(register)
+    rows = tuple(Row("x" * (3 * k + 1)) for k in range(8))
+    mine = torch.arange(8).tensor_split(groups.dp_size)[groups.dp_rank]
+    share = Prompts(tuple(rows[k] for k in mine), mine)
+    y, logprobs = engine.generate(share, n=4, max_tokens=6, temperature=1.0, seed=3)
+    tokens, whole = torch.zeros(8, 24, dtype=torch.long), torch.zeros(8, 24)
+    tokens[mine], whole[mine] = y.tokens.view(-1, 24), logprobs.view(-1, 24)
+    return {"tokens": groups.sum_over_data(tokens), "logprobs": groups.sum_over_data(whole)}
+
+
 def main() -> None:
     recorded, results = map(Path, sys.argv[1:])
     trajectories = pickle.loads(recorded.read_bytes())
     run = rt.start(pipeline="replay", steps=1, processes=2, source_sha256="0")
-    found = {}
-    for model in MODELS:
-        for name, (layout, micro_batch) in LAYOUTS.items():
-            groups = Groups.make(layout)
-            found[model, name] = replay(
-                run, trajectories[model], groups, model=model, micro_batch=micro_batch
-            )
+    found: dict[Any, Any] = {}
+    for model, name in CASES:
+        layout, micro_batch = LAYOUTS[name]
+        groups, y = Groups.make(layout), trajectories[model]
+        found[model, name] = replay(run, y, groups, model=model, micro_batch=micro_batch)
+    found["samples"] = sample(run, Groups.make(rt.Layout(dp=2)))
     for name, kind in FAULTS.items():
         groups = Groups.make(rt.Layout(dp=2))
-        y = trajectories[MODELS[0]]
-        found[MODELS[0], name] = replay(
-            run, y, groups, model=MODELS[0], micro_batch=WHOLE, trainer=kind
-        )
+        y = trajectories[MODEL]
+        found[MODEL, name] = replay(run, y, groups, model=MODEL, micro_batch=WHOLE, trainer=kind)
     if torch.distributed.get_rank() == 0:
         torch.save(found, results)
 

@@ -31,7 +31,6 @@ def load_program() -> ModuleType:
 
 
 program = load_program()
-CASES = [(model, layout) for model in program.MODELS for layout in program.LAYOUTS]
 
 
 def record(vocab: int, samples: int = 14, width: int = 7, n: int = 2) -> Trajectories:
@@ -60,10 +59,10 @@ def record(vocab: int, samples: int = 14, width: int = 7, n: int = 2) -> Traject
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Any]:
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[Any, Any]:
     """Replays in two processes, and in this one under the name `one process`."""
     folder = tmp_path_factory.mktemp("layouts")
-    trajectories = {"tiny-qwen2": record(258), "tiny-qwen3-digits": record(23)}
+    trajectories = {program.MODEL: record(258), program.NORMED: record(23)}
     (folder / "recorded").write_bytes(pickle.dumps(trajectories))
     environment = os.environ | {"RPEG_ROOT": str(ROOT), "PYTHONPATH": str(ROOT)}
     command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(PROGRAM)]
@@ -73,7 +72,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], A
         check=True,
         timeout=500,
     )
-    found: dict[tuple[str, str], Any] = torch.load(folder / "results")
+    found: dict[Any, Any] = torch.load(folder / "results")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RPEG_ROOT", str(ROOT))
         patch.setenv("RPEG_RUN_DIR", str(folder / "one"))
@@ -83,6 +82,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], A
         found[model, "one process"] = program.replay(
             run, y, groups, model=model, micro_batch=program.WHOLE
         )
+    found["samples of one process"] = program.sample(run, Groups.make(rt.Layout()))
     return found
 
 
@@ -98,14 +98,21 @@ def differences(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
     return [f"{name} {gap:.1e}" for name, (gap, bound) in measured.items() if not gap <= bound]
 
 
-@pytest.mark.parametrize(("model", "layout"), CASES)
-def test_layout(results: dict[tuple[str, str], Any], model: str, layout: str) -> None:
+@pytest.mark.parametrize(("model", "layout"), program.CASES)
+def test_layout(results: dict[Any, Any], model: str, layout: str) -> None:
     assert differences(results[model, layout], results[model, "one process"]) == []
 
 
 @pytest.mark.parametrize("fault", program.FAULTS)
-def test_planted_faults_are_seen(results: dict[tuple[str, str], Any], fault: str) -> None:
-    model = program.MODELS[0]
+def test_planted_faults_are_seen(results: dict[Any, Any], fault: str) -> None:
+    model = program.MODEL
     found = differences(results[model, fault], results[model, "one process"])
     assert any(name.startswith("gradient norm") for name in found), found
     assert any(name.startswith("weights rms") for name in found), found
+
+
+def test_two_processes_sample_what_one_does_to_the_bit(results: dict[Any, Any]) -> None:
+    two, one = results["samples"], results["samples of one process"]
+    assert torch.equal(two["tokens"], one["tokens"])
+    assert torch.equal(two["logprobs"], one["logprobs"])
+    assert len(one["tokens"].view(-1, 6).unique(dim=0)) == 32
