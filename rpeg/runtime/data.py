@@ -27,6 +27,8 @@ _SEED_BITS = (1 << 64) - 1
 class _Data:
     """What prompts and demonstrations have in common: rows, order, cursor."""
 
+    needs_completion = False
+
     def __init__(
         self,
         run: Host,
@@ -42,11 +44,20 @@ class _Data:
         self._rows = open_rows(run, source, split=split, limit=limit, seed=seed)
         self._seed = seed
         self._cursor = 0
+        self._check_rows()
         run.attach(name, self)
 
     def __len__(self) -> int:
         """Rows of the data set."""
         return len(self._rows)
+
+    def _check_rows(self) -> None:
+        for k in range(len(self) if self.needs_completion else 0):
+            if self._rows[k].completion is None:
+                raise DataFailure(
+                    f"`{self.name}` holds demonstrations, but its row {k + 1} has no `completion`: "
+                    f"prompt {self._rows[k].prompt[:60]!r}"
+                )
 
     def _next(self, size: int, order: str, seed: int) -> tuple[tuple[Row, ...], torch.Tensor]:
         index, width = self.run.data_parallel
@@ -111,27 +122,18 @@ class PromptData(_Data):
 
 
 class DemoData(_Data):
-    """Demonstrations to imitate: rows with a completion."""
+    """Demonstrations to imitate. Raises DataFailure if a row has no completion."""
+
+    needs_completion = True
 
     def batch(self, *, size: int, order: str = "shuffle", seed: int = 0) -> Demos:
-        """This process's share of the next `size` demonstrations of the world."""
-        rows, ordinals = self._next(size, order, seed)
-        return Demos(self._with_completions(rows), ordinals)
+        """This process's share of the next `size` demonstrations of the world, as in PromptData."""
+        return Demos(*self._next(size, order, seed))
 
     def all(self, limit: int | None) -> tuple[Demos, int]:
         """As `PromptData.all`."""
         indices, count = self._share_of_all(limit)
-        rows = self._with_completions(tuple(self._rows[i] for i in indices))
-        return Demos(rows, torch.tensor(indices)), count
-
-    def _with_completions(self, rows: tuple[Row, ...]) -> tuple[Row, ...]:
-        for row in rows:
-            if row.completion is None:
-                raise DataFailure(
-                    f"`{self.name}` holds demonstrations, but a row has no `completion`: "
-                    f"prompt {row.prompt[:60]!r}"
-                )
-        return rows
+        return Demos(tuple(self._rows[i] for i in indices), torch.tensor(indices)), count
 
 
 @lru_cache(maxsize=8)

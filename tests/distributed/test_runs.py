@@ -84,7 +84,6 @@ def test_two_shares(folder: Path) -> None:
     assert [line["share"] for line in metrics] == [0.75] * 5
     assert [line["total"] for line in metrics] == [2 * sum(range(4 * k)) for k in range(1, 6)]
     assert "resuming two after step 2" in done.stdout
-    assert "already done: two finished at step 5" in torchrun(folder, DP="2").stdout
 
 
 def test_two_copies_of_one_share(folder: Path) -> None:

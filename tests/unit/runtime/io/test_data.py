@@ -136,9 +136,9 @@ def test_demonstrations_need_completions(run: Run, rows: str) -> None:
     write(run.root / "demos.jsonl", [{"prompt": "a", "completion": "b"}])
     assert DemoData(run, "good", source="demos.jsonl").batch(size=1).rows[0].completion == "b"
     with pytest.raises(
-        DataFailure, match="`bad` holds demonstrations, but a row has no `completion`"
+        DataFailure, match="`bad` holds demonstrations, but its row 1 has no `completion`"
     ):
-        DemoData(run, "bad", source=rows).batch(size=1)
+        DemoData(run, "bad", source=rows)
 
 
 def test_gym_rows_are_a_function_of_seed_and_index(run: Run) -> None:
