@@ -90,6 +90,11 @@ class Decoder:
         self._cos = angles.cos().to(self.embedding)
         self._sin = angles.sin().to(self.embedding)
 
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.embedding.device
+
     def cache(self, rows: int, slots: int) -> Cache:
         """An empty cache."""
         return Cache(self.shape, rows, slots, self.embedding)

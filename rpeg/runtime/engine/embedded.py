@@ -4,16 +4,14 @@ log-probs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from rpeg.runtime.engine.decoder import Decoder
-from rpeg.runtime.engine.philox import gumbel
-from rpeg.runtime.engine.sampling import choose, distribution
+from rpeg.runtime.engine.decoding import Decoding, Sampling, chunks
 from rpeg.runtime.engine.weights import checksum
 from rpeg.runtime.errors import GenerationFailure, WeightMismatch
 from rpeg.runtime.groups import Groups, device
@@ -25,34 +23,7 @@ if TYPE_CHECKING:
     from rpeg.runtime.run import Run
     from rpeg.runtime.trainer import Model
 
-CHUNK = 128
-"""Samples that are decoded together; every batch is cut and padded to whole chunks."""
-NOISE_WORDS = 1 << 22
-"""Noise that is drawn at once, in vocabulary entries."""
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """Settings of one generate."""
-
-    n: int
-    max_tokens: int
-    temperature: float
-    top_p: float
-    stop: tuple[str, ...]
-    run_seed: int
-    seed: int
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Prompts of one length class, decoded together; their samples fill at most CHUNK rows."""
-
-    prompts: list[int]
-    """Which of the batch's prompts."""
-    width: int
-    """Slots for each prompt: a power of two."""
 
 
 class EmbeddedEngine:
@@ -133,10 +104,11 @@ class EmbeddedEngine:
         logprobs = torch.zeros(samples, width)
         lengths = torch.zeros(samples, dtype=torch.long)
         finished = torch.zeros(samples, dtype=torch.bool)
+        decoding = Decoding(decoder, settings, self.tokenizer, self._banned)
         for chunk in chunks([len(i) for i in ids], n):
             rows = torch.tensor([p * n + k for p in chunk.prompts for k in range(n)])
-            part = Decoding(decoder, settings, self.tokenizer, self._banned)
-            part.run([ids[p] for p in chunk.prompts], prompts.ordinals[chunk.prompts], chunk.width)
+            mine = [ids[p] for p in chunk.prompts]
+            part = decoding.run(mine, prompts.ordinals[chunk.prompts], chunk.width)
             tokens[rows], logprobs[rows] = part.tokens, part.logprobs
             lengths[rows], finished[rows] = part.lengths, part.finished
         mask = torch.arange(width) < lengths.unsqueeze(1)
@@ -170,121 +142,6 @@ class EmbeddedEngine:
         for ids, length in zip(tokens.tolist(), lengths.tolist(), strict=True):
             kept = [i for i in ids[:length] if i not in self.tokenizer.eos_ids]
             yield cut(self.tokenizer.decode(kept), stop)
-
-
-class Decoding:
-    """Decoding one chunk: its results are rows of the batch, padding rows left out."""
-
-    def __init__(
-        self, decoder: Decoder, settings: Sampling, tokenizer: Tokenizer, banned: Tensor
-    ) -> None:
-        self._decoder = decoder
-        self._settings = settings
-        self._tokenizer = tokenizer
-        self._banned = banned
-        self._eos = torch.tensor(sorted(tokenizer.eos_ids), device=banned.device)
-
-    def run(self, prompts: Sequence[tuple[int, ...]], ordinals: Tensor, width: int) -> None:
-        """Fills tokens, logprobs [samples, max_tokens], lengths and finished [samples]."""
-        s, where = self._settings, self._banned.device
-        real = len(prompts) * s.n
-        ids, lengths, ordinals = self._padded(prompts, ordinals, width)
-        cache = self._decoder.cache(len(ids), width + s.max_tokens)
-        hidden = self._decoder.prefill(ids, cache)
-        hidden = hidden[torch.arange(len(ids), device=where), lengths - 1].repeat_interleave(s.n, 0)
-        cache.repeat(s.n, width)
-        lengths = lengths.repeat_interleave(s.n)
-        rows, slots = len(lengths), torch.arange(width + s.max_tokens, device=where)
-        visible = ((slots < lengths[:, None]) | (slots >= width))[:, None, None, :]
-        noise = Noise(s, ordinals.repeat_interleave(s.n), len(self._banned))
-        done = torch.zeros(rows, dtype=torch.bool, device=where)
-        done[real:] = True
-        tokens = torch.zeros(rows, s.max_tokens, dtype=torch.long, device=where)
-        logprobs = torch.zeros(rows, s.max_tokens, device=where)
-        ends = torch.full((rows,), s.max_tokens, device=where)
-        for t in range(s.max_tokens):
-            allowed = distribution(
-                self._decoder.logits(hidden), s.temperature, s.top_p, self._banned
-            )
-            tokens[:, t], logprobs[:, t] = choose(allowed, noise.at(t))
-            ended = ~done & self._ended(tokens[:, : t + 1], done)
-            ends[ended] = t + 1
-            done |= ended
-            if bool(done.all()) or t + 1 == s.max_tokens:
-                break
-            slot = width + t
-            hidden = self._decoder.step(
-                tokens[:, t], lengths + t, cache, slot, visible[..., : slot + 1]
-            )
-        self.tokens, self.logprobs = tokens[:real].cpu(), logprobs[:real].cpu()
-        self.lengths, self.finished = ends[:real].cpu(), done[:real].cpu()
-
-    def _padded(
-        self, prompts: Sequence[tuple[int, ...]], ordinals: Tensor, width: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """(ids [k, width], lengths [k], ordinals [k]) of a whole chunk, the last prompt repeated."""
-        where = self._banned.device
-        missing = max(1, CHUNK // self._settings.n) - len(prompts)
-        filled = [*prompts, *[prompts[-1]] * missing]
-        ids = torch.tensor([[*p, *[0] * (width - len(p))] for p in filled], device=where)
-        lengths = torch.tensor([len(p) for p in filled], device=where)
-        more = ordinals[-1:].expand(missing)
-        return ids, lengths, torch.cat([ordinals, more]).to(where)
-
-    def _ended(self, tokens: Tensor, done: Tensor) -> Tensor:
-        """[rows] bool: the newest token ends its completion."""
-        ended = torch.isin(tokens[:, -1], self._eos)
-        if self._settings.stop:
-            running = (~done & ~ended).nonzero().flatten().tolist()
-            for row in running:
-                text = self._tokenizer.decode(tokens[row].tolist())
-                ended[row] = any(s in text for s in self._settings.stop)
-        return ended
-
-
-class Noise:
-    """Gumbel noise of a chunk, drawn for as many positions at once as is reasonable."""
-
-    def __init__(self, settings: Sampling, ordinals: Tensor, vocab: int) -> None:
-        self._settings = settings
-        self._ordinals = ordinals
-        self._samples = torch.arange(len(ordinals), device=ordinals.device) % settings.n
-        self._vocab = vocab
-        self._stride = max(1, NOISE_WORDS // (len(ordinals) * vocab))
-        self._block = ordinals.new_empty(0)
-
-    def at(self, t: int) -> Tensor | None:
-        """[rows, vocabulary] noise of position t; None when sampling greedily. In order of t."""
-        s = self._settings
-        if s.temperature == 0.0:
-            return None
-        if t % self._stride == 0:
-            ahead = range(t, min(t + self._stride, s.max_tokens))
-            self._block = gumbel(
-                self._ordinals,
-                self._samples,
-                ahead,
-                self._vocab,
-                run_seed=s.run_seed,
-                seed=s.seed,
-            )
-        return self._block[:, t % self._stride]
-
-
-def chunks(lengths: Sequence[int], n: int) -> Iterator[Chunk]:
-    """Prompts by length class, each class in order, as many as fill CHUNK samples at a time."""
-    classes: dict[int, list[int]] = {}
-    for prompt, length in enumerate(lengths):
-        classes.setdefault(length_class(length), []).append(prompt)
-    size = max(1, CHUNK // n)
-    for width, prompts in sorted(classes.items()):
-        for first in range(0, len(prompts), size):
-            yield Chunk(prompts[first : first + size], width)
-
-
-def length_class(length: int) -> int:
-    """The power of two, at least 16, that holds a prompt."""
-    return max(16, 1 << (length - 1).bit_length())
 
 
 def cut(text: str, stop: tuple[str, ...]) -> str:

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from rpeg.runtime.buffer import TrajectoryBuffer
-from rpeg.runtime.engine.embedded import chunks, cut, length_class
+from rpeg.runtime.engine.decoding import chunks, length_class
+from rpeg.runtime.engine.embedded import cut
 from rpeg.runtime.engine.sampling import choose, distribution
 from rpeg.runtime.errors import StalenessExceeded
 from rpeg.runtime.groups import Groups

@@ -1,0 +1,200 @@
+"""Decoding a chunk: prompts of one length class and all their samples, from prefill to the last
+end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rpeg.runtime.engine.decoder import Decoder
+from rpeg.runtime.engine.philox import gumbel
+from rpeg.runtime.engine.sampling import choose, distribution
+from rpeg.runtime.tokenizer import Tokenizer
+
+CHUNK = 128
+"""Samples that are decoded together; every batch is cut and padded to whole chunks."""
+NOISE_WORDS = 1 << 22
+"""Noise that is drawn at once, in vocabulary entries."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Settings of one generate."""
+
+    n: int
+    max_tokens: int
+    temperature: float
+    top_p: float
+    stop: tuple[str, ...]
+    run_seed: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Prompts that are decoded together; their samples fill at most CHUNK rows."""
+
+    prompts: list[int]
+    """Which of the batch's prompts."""
+    width: int
+    """Slots for each prompt: its length class."""
+
+
+def chunks(lengths: Sequence[int], n: int) -> Iterator[Chunk]:
+    """Prompts by length class, each class in order, as many as fill CHUNK samples at a time."""
+    classes: dict[int, list[int]] = {}
+    for prompt, length in enumerate(lengths):
+        classes.setdefault(length_class(length), []).append(prompt)
+    size = max(1, CHUNK // n)
+    for width, prompts in sorted(classes.items()):
+        for first in range(0, len(prompts), size):
+            yield Chunk(prompts[first : first + size], width)
+
+
+def length_class(length: int) -> int:
+    """The power of two, at least 16, that holds a prompt."""
+    return max(16, 1 << (length - 1).bit_length())
+
+
+@dataclass(frozen=True)
+class Completions:
+    """What a chunk's samples became, prompt by prompt."""
+
+    tokens: Tensor
+    """[samples, max_tokens] int64; what stands past the end means nothing."""
+    logprobs: Tensor
+    """[samples, max_tokens] float32, likewise."""
+    lengths: Tensor
+    """[samples] int64."""
+    finished: Tensor
+    """[samples] bool: ended before max_tokens ran out."""
+
+
+class Decoding:
+    """Decodes chunks with one model, one tokenizer and one set of settings."""
+
+    def __init__(
+        self, decoder: Decoder, settings: Sampling, tokenizer: Tokenizer, banned: Tensor
+    ) -> None:
+        self._decoder = decoder
+        self._settings = settings
+        self._tokenizer = tokenizer
+        self._banned = banned
+        self._device = banned.device
+        self._eos = torch.tensor(sorted(tokenizer.eos_ids), device=banned.device)
+
+    def run(self, prompts: Sequence[tuple[int, ...]], ordinals: Tensor, width: int) -> Completions:
+        """n completions of each prompt; `ordinals` [prompts] are the prompts' own."""
+        s, real = self._settings, len(prompts) * self._settings.n
+        missing = max(1, CHUNK // s.n) - len(prompts)
+        prompts = [*prompts, *[prompts[-1]] * missing]
+        ordinals = torch.cat([ordinals, ordinals[-1:].expand(missing)]).to(self._device)
+        state = _State(self._decoder, s, prompts, width, real)
+        noise = Noise(s, ordinals.repeat_interleave(s.n), len(self._banned))
+        for t in range(s.max_tokens):
+            logits = self._decoder.logits(state.hidden)
+            allowed = distribution(logits, s.temperature, s.top_p, self._banned)
+            state.append(t, *choose(allowed, noise.at(t)))
+            state.end(t, self._ended(state, t))
+            if t + 1 == s.max_tokens or bool(state.done.all()):
+                break
+            state.advance(t)
+        return state.completions(real)
+
+    def _ended(self, state: _State, t: int) -> Tensor:
+        """[rows] bool: the token at t ends its completion."""
+        ended = torch.isin(state.tokens[:, t], self._eos)
+        if self._settings.stop:
+            for row in (~state.done & ~ended).nonzero().flatten().tolist():
+                text = self._tokenizer.decode(state.tokens[row, : t + 1].tolist())
+                ended[row] = any(s in text for s in self._settings.stop)
+        return ended
+
+
+class _State:
+    """A chunk between two tokens: what was sampled so far, and the cache behind it."""
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        settings: Sampling,
+        prompts: Sequence[tuple[int, ...]],
+        width: int,
+        real: int,
+    ) -> None:
+        """Reads the prompts; rows from `real` on only fill up the chunk."""
+        n, slots = settings.n, width + settings.max_tokens
+        device = decoder.device
+        ids = torch.tensor([[*p, *[0] * (width - len(p))] for p in prompts], device=device)
+        ends = torch.tensor([len(p) for p in prompts], device=device)
+        self._decoder, self._width = decoder, width
+        self._cache = decoder.cache(len(prompts), slots)
+        hidden = decoder.prefill(ids, self._cache)
+        last = hidden[torch.arange(len(prompts), device=device), ends - 1]
+        self.hidden = last.repeat_interleave(n, dim=0)
+        """[rows, hidden]: from which the next token is predicted."""
+        self._cache.repeat(n, width)
+        self._ends = ends.repeat_interleave(n)
+        places = torch.arange(slots, device=device)
+        visible = (places < self._ends[:, None]) | (places >= width)
+        self._visible = visible[:, None, None, :]
+        rows = len(self._ends)
+        self.tokens = torch.zeros(rows, settings.max_tokens, dtype=torch.long, device=device)
+        self._logprobs = torch.zeros(rows, settings.max_tokens, device=device)
+        self._lengths = torch.full((rows,), settings.max_tokens, device=device)
+        self.done = torch.arange(rows, device=device) >= real
+        """[rows] bool: nothing more is kept of it."""
+
+    def append(self, t: int, tokens: Tensor, logprobs: Tensor) -> None:
+        """Token t of every row [rows], and its log-prob."""
+        self.tokens[:, t], self._logprobs[:, t] = tokens, logprobs
+
+    def end(self, t: int, ended: Tensor) -> None:
+        """Rows that end with token t, if they haven't before."""
+        self._lengths[ended & ~self.done] = t + 1
+        self.done |= ended
+
+    def advance(self, t: int) -> None:
+        """Reads token t."""
+        slot = self._width + t
+        self.hidden = self._decoder.step(
+            self.tokens[:, t], self._ends + t, self._cache, slot, self._visible[..., : slot + 1]
+        )
+
+    def completions(self, real: int) -> Completions:
+        """The rows that were asked for, on the host."""
+        parts = (self.tokens, self._logprobs, self._lengths, self.done)
+        return Completions(*(part[:real].cpu() for part in parts))
+
+
+class Noise:
+    """Gumbel noise of a chunk, drawn for as many positions at once as is reasonable."""
+
+    def __init__(self, settings: Sampling, ordinals: Tensor, vocab: int) -> None:
+        self._settings = settings
+        self._ordinals = ordinals
+        self._samples = torch.arange(len(ordinals), device=ordinals.device) % settings.n
+        self._vocab = vocab
+        self._stride = max(1, NOISE_WORDS // (len(ordinals) * vocab))
+        self._block = ordinals.new_empty(0)
+
+    def at(self, t: int) -> Tensor | None:
+        """[rows, vocabulary] noise of position t; None when sampling greedily. In order of t."""
+        s = self._settings
+        if s.temperature == 0.0:
+            return None
+        if t % self._stride == 0:
+            ahead = range(t, min(t + self._stride, s.max_tokens))
+            self._block = gumbel(
+                self._ordinals,
+                self._samples,
+                ahead,
+                self._vocab,
+                run_seed=s.run_seed,
+                seed=s.seed,
+            )
+        return self._block[:, t % self._stride]
