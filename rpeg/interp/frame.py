@@ -53,14 +53,9 @@ class Frame:
         self._values |= zip(block.args, arguments, strict=True)
         *body, ending = block.ops
         for op in body:
-            for result, value in zip(op.results, self._handler(op)(op, self), strict=True):
-                self._values[result] = value
+            values = self.handlers[type(op)](op, self)
+            self._values |= zip(op.results, values, strict=True)
         return [self._values[operand] for operand in ending.operands]
-
-    def _handler(self, op: Operation) -> Handler:
-        if type(op) not in self.handlers:
-            raise InterpreterError.at(op, "the reference interpreter doesn't run this operation")
-        return self.handlers[type(op)]
 
     def read(self, value: SSAValue, kind: type[T]) -> T:
         """An operand's value. Raises InterpreterError if it is of another kind."""

@@ -17,6 +17,7 @@ from rpeg.interp.record import Recording
 from rpeg.interp.values import Cursor, OptimizerState, Weights
 from rpeg.interp.world import World
 from rpeg.ir.ops.declare import PipelineOp
+from rpeg.ir.ops.regions import YieldOp
 from rpeg.ir.ops.sampling import StaleOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.types import CursorType, OptimizerType, StateType, WeightsType
@@ -41,6 +42,7 @@ class Interpreter:
         self._pipeline = _find(module, pipeline)
         self._world = world
         self._step = next(op for op in self._pipeline.body.block.ops if isinstance(op, StepOp))
+        _refuse_unknown(self._step)
         self._around = Surroundings(
             declared=Declarations(self._pipeline, world, seed).things,
             oracle=oracle or Sampling(),
@@ -53,7 +55,7 @@ class Interpreter:
         recording = Recording(self._pipeline.title)
         states = [self._initial(arg.type) for arg in self._step.states]
         history = self._empty_history()
-        for i in range(min(steps or self._step.steps, self._step.steps)):
+        for i in range(self._step.steps if steps is None else min(steps, self._step.steps)):
             for weights in _weights(states):
                 history[weights.model.name].append(weights)
             frame = Frame(i, self._around, history, HANDLERS)
@@ -89,6 +91,13 @@ class Interpreter:
 
 def _weights(states: Sequence[object]) -> Iterator[Weights]:
     return (state for state in states if isinstance(state, Weights))
+
+
+def _refuse_unknown(step: StepOp) -> None:
+    """Raises InterpreterError for the first operation without a handler."""
+    for op in step.walk():
+        if type(op) not in HANDLERS and not isinstance(op, StepOp | YieldOp):
+            raise InterpreterError.at(op, "the reference interpreter doesn't run this operation")
 
 
 def _find(module: ModuleOp, name: str) -> PipelineOp:

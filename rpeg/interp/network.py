@@ -46,7 +46,7 @@ class Network:
         config = AutoConfig.from_pretrained(source.folder)
         with torch.random.fork_rng(devices=[]):  # its own random weights are thrown away
             self._module: Any = AutoModelForCausalLM.from_config(
-                config, dtype=torch.float32, attn_implementation="eager"
+                config, dtype=torch.float32, attn_implementation="sdpa"
             ).eval()
         self.tokenizer: Tokenizer = source.tokenizer
         self.vocab = source.shape.vocab

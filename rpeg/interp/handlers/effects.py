@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
+from xdsl.ir import Operation
 
 from rpeg.interp.errors import InterpreterError
 from rpeg.interp.frame import Frame, Handler
@@ -79,7 +79,7 @@ def stop(op: ops.StopOp, frame: Frame) -> tuple[()]:
     return ()
 
 
-HANDLERS: Mapping[Any, Handler] = {
+HANDLERS: Mapping[type[Operation], Handler] = {
     ops.EvalOp: evaluate,
     ops.EvalLossOp: evaluate_loss,
     ops.CheckpointOp: checkpoint,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 from torch import Tensor
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from rpeg.interp.frame import Frame, Handler
 from rpeg.interp.network import Outputs
@@ -141,7 +141,7 @@ def cross_entropy(op: ops.CrossEntropyOp, frame: Frame) -> tuple[LossTerm]:
     return (LossTerm(frame.read(op.examples, Demos), loss),)
 
 
-HANDLERS: Mapping[Any, Handler] = {
+HANDLERS: Mapping[type[Operation], Handler] = {
     ops.PpoClipOp: ppo_clip,
     ops.CispoOp: cispo,
     ops.PolicyGradientOp: policy_gradient,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+
+from xdsl.ir import Operation
 
 from rpeg.interp.frame import Frame, Handler
 from rpeg.ir.ops import regions as ops
@@ -15,4 +16,4 @@ def every(op: ops.EveryOp, frame: Frame) -> Sequence[object]:
     return frame.run(op.body.block) if fires else [frame.value(state) for state in op.carried]
 
 
-HANDLERS: Mapping[Any, Handler] = {ops.EveryOp: every}
+HANDLERS: Mapping[type[Operation], Handler] = {ops.EveryOp: every}

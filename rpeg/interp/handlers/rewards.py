@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import torch
 from torch import Tensor
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from rpeg.interp.frame import Frame, Handler
 from rpeg.ir.ops import rewards as ops
@@ -93,7 +93,7 @@ def importance(op: ops.ImportanceOp, frame: Frame) -> tuple[Tensor]:
     return (weight,)
 
 
-HANDLERS: Mapping[Any, Handler] = {
+HANDLERS: Mapping[type[Operation], Handler] = {
     ops.WeightedSumOp: weighted_sum,
     ops.KlPenaltyOp: kl_penalty,
     ops.SumTokensOp: sum_tokens,

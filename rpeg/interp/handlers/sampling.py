@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -104,7 +103,7 @@ def _outputs(weights: SSAValue, trajectories: SSAValue, frame: Frame) -> Outputs
     return held.model.outputs(held.tensors, rows)
 
 
-HANDLERS: Mapping[Any, Handler] = {
+HANDLERS: Mapping[type[Operation], Handler] = {
     ops.GetOp: get,
     ops.StaleOp: stale,
     ops.BatchOp: batch,

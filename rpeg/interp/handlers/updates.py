@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
+from xdsl.ir import Operation
 
 from rpeg.interp.errors import InterpreterError
 from rpeg.interp.frame import Frame, Handler
@@ -110,4 +110,8 @@ def ema(op: ops.EmaOp, frame: Frame) -> tuple[Weights]:
     return (Weights(average.model, tensors, average.version + 1),)
 
 
-HANDLERS: Mapping[Any, Handler] = {ops.UpdateOp: update, ops.CopyOp: copy, ops.EmaOp: ema}
+HANDLERS: Mapping[type[Operation], Handler] = {
+    ops.UpdateOp: update,
+    ops.CopyOp: copy,
+    ops.EmaOp: ema,
+}
