@@ -18,14 +18,17 @@ from rpeg.runtime.errors import ModelFailure
 from rpeg.runtime.shape import ModelShape, read_shape
 from rpeg.runtime.tokenizer import Tokenizer
 
+_HEAD = "score.weight"
+
 
 class ModelSource:
     """The weights of a model before the first step of a run."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, *, critic: bool = False) -> None:
         self.folder = folder
         self.seed = seed
-        self.shape: ModelShape = read_shape(folder)
+        shape = read_shape(folder)
+        self.shape: ModelShape = shape.as_critic() if critic else shape
         self._files = _weight_files(folder)
         self._shapes = dict(self.shape.tensors())
 
@@ -35,11 +38,11 @@ class ModelSource:
         return Tokenizer(self.folder)
 
     def read(self, name: str) -> Tensor:
-        """The whole tensor of a Hugging Face name, float32.
+        """The whole tensor of a Hugging Face name, float32; a new value head is zero.
 
         Raises ModelFailure if the folder has weights, but not this one, or one of another shape.
         """
-        if not self._files:
+        if not self._files or (name == _HEAD and name not in self._files):
             return fresh(name, self._shapes[name], self.shape.init_std, self.seed)
         if name not in self._files:
             raise ModelFailure(f"{self.folder} has no weight {name}: it isn't {self.shape.family}")
@@ -52,17 +55,19 @@ class ModelSource:
         return tensor
 
 
-def open_source(resolved: Path, source: str, seed: int) -> ModelSource:
+def open_source(resolved: Path, source: str, seed: int, *, critic: bool = False) -> ModelSource:
     """The model that `source` names; `resolved` is its path unless it is `hf:NAME`."""
     folder = _downloaded(source.removeprefix("hf:")) if source.startswith("hf:") else resolved
-    return ModelSource(folder, seed)
+    return ModelSource(folder, seed, critic=critic)
 
 
 def fresh(name: str, shape: tuple[int, ...], std: float, seed: int) -> Tensor:
-    """A fresh weight: ones for norms, zeros for biases, else normal with deviation `std`."""
+    """A fresh weight: ones for norms, zeros for biases and value heads, else normal with
+    deviation `std`.
+    """
     if name.endswith("norm.weight"):
         return torch.ones(shape)
-    if name.endswith(".bias"):
+    if name.endswith(".bias") or name == _HEAD:
         return torch.zeros(shape)
     digest = hashlib.blake2b(f"{seed} {name}".encode(), digest_size=8).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest, "little"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,12 @@ class ModelShape:
     """Longest sequence."""
     init_std: float
     """Standard deviation of fresh weights."""
+    critic: bool = False
+    """One value for each position instead of logits."""
+
+    def as_critic(self) -> ModelShape:
+        """The same trunk with a value head."""
+        return replace(self, tied=False, critic=True)
 
     def tensors(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         """(Hugging Face name, shape) of every weight, input to output."""
@@ -58,7 +64,9 @@ class ModelShape:
             for name, shape in self.layer_tensors():
                 yield f"model.layers.{layer}.{name}", shape
         yield "model.norm.weight", (self.hidden,)
-        if not self.tied:
+        if self.critic:
+            yield "score.weight", (1, self.hidden)
+        elif not self.tied:
             yield "lm_head.weight", (self.vocab, self.hidden)
 
     def layer_tensors(self) -> Iterator[tuple[str, tuple[int, ...]]]:

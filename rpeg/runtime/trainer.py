@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from rpeg.runtime.batching import microbatches, minibatches
+from rpeg.runtime.errors import ModelFailure
 from rpeg.runtime.examples import Examples, ModelInputs
 from rpeg.runtime.groups import Groups
 from rpeg.runtime.interfaces import NamedTensors
@@ -26,6 +27,8 @@ from rpeg.runtime.trajectories import Demos, Trajectories
 if TYPE_CHECKING:
     from rpeg.runtime.run import Run
 
+
+ROLES = ("policy", "value")
 
 WHOLE = MicroBatch()
 """No bound: the whole minibatch at once."""
@@ -64,12 +67,16 @@ class Model:
         self.role = role
         self.groups = groups
         self.micro_batch = micro_batch
-        self.source = (
-            source.source
-            if isinstance(source, InitialWeights)
-            else open_source(run.resolve(source), source, run.seed)
-        )
+        if role not in ROLES:
+            raise ModelFailure(f"`{name}`: {role} models can't run yet, only {' and '.join(ROLES)}")
+        self.source = self._open(source)
         self.replica = Replica(self.source, groups, dtype)
+
+    def _open(self, source: str | InitialWeights) -> ModelSource:
+        critic = self.role == "value"
+        if isinstance(source, InitialWeights):
+            return ModelSource(source.source.folder, self.run.seed, critic=critic)
+        return open_source(self.run.resolve(source), source, self.run.seed, critic=critic)
 
     @property
     def shape(self) -> ModelShape:
@@ -94,18 +101,29 @@ class Model:
         """[samples, max_tokens] log-probs of y's tokens under the current weights, zero outside
         the mask.
         """
+        self._require("policy", "log-probs")
         with self.run.clock.stage(f"logprob_{self.name}"):
-            return self._logprob(Examples.of(y, self.tokenizer))
+            return self._per_token(Examples.of(y, self.tokenizer))
+
+    def values(self, y: Trajectories) -> Tensor:
+        """[samples, max_tokens] a critic's values before each of y's tokens, zero outside the mask."""
+        self._require("value", "values")
+        with self.run.clock.stage(f"values_{self.name}"):
+            return self._per_token(Examples.of(y, self.tokenizer))
 
     def demo_nll(self, demos: Demos) -> tuple[Tensor, Tensor]:
         """([rows] summed negative log-likelihood in nats, [rows] completion tokens)."""
         examples = Examples.of(demos, self.tokenizer)
-        return -self._logprob(examples).sum(dim=1), examples.mask.sum(dim=1)
+        return -self._per_token(examples).sum(dim=1), examples.mask.sum(dim=1)
 
-    def _logprob(self, examples: Examples) -> Tensor:
+    def _require(self, role: str, what: str) -> None:
+        if self.role != role:
+            raise ModelFailure(f"`{self.name}` is a {self.role}, which has no {what}")
+
+    def _per_token(self, examples: Examples) -> Tensor:
         every = torch.arange(len(examples))
         parts = list(microbatches(every, examples.lengths, self.micro_batch))
-        return self.replica.logprob(examples, parts)
+        return self.replica.per_token(examples, parts)
 
 
 class FrozenModel(Model):
@@ -306,7 +324,7 @@ def _loss_and_report(
 ) -> tuple[Tensor, _Report]:
     device, width = weights.device, weights.shape[1]
     loss = weights.new_zeros(())
-    stats = {"entropy": out.entropy}
+    stats = {"entropy": out.entropy} if out.entropy.numel() else {}
     for term in terms:
         fields = {name: f.to(device) for name, f in term.rows(rows, width).items()}
         loss = loss + (weights * term.loss(out, fields)).sum()

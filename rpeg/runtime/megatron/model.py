@@ -52,6 +52,20 @@ def _globals() -> None:
     parallel_state._set_global_memory_buffer()
 
 
+class ValueHead(torch.nn.Module):
+    """A critic's output layer, whole on every tensor-parallel rank."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(
+            torch.zeros(1, config.hidden_size, dtype=config.params_dtype)
+        )
+
+    def forward(self, hidden: Tensor, **_: Any) -> tuple[Tensor, None]:
+        """Values [..., 1] of hidden states [..., hidden], and no bias."""
+        return torch.nn.functional.linear(hidden, self.weight), None
+
+
 class CompletionModel(GPTModel):  # type: ignore[misc]
     """GPTModel whose last stage computes logits at chosen positions only: vocabularies are large."""
 
@@ -74,14 +88,18 @@ class CompletionModel(GPTModel):  # type: ignore[misc]
         )
         self._positions: Tensor | None = None
         if groups.last_stage:
-            # The selection below gathers the sequence before the output layer would.
-            self.output_layer.sequence_parallel = False
-            self.output_layer.allreduce_dgrad = groups.tp.size() > 1
-            self.output_layer.register_forward_pre_hook(self._select)
+            self._set_head(ValueHead(config) if shape.critic else self.output_layer)
+
+    def _set_head(self, head: Any) -> None:
+        """Makes `head` the output layer, fed with the selected positions of whole sequences."""
+        head.sequence_parallel = False
+        head.allreduce_dgrad = self.pg_collection.tp.size() > 1
+        head.register_forward_pre_hook(self._select)
+        self.output_layer = head
 
     def forward(self, input_ids: Tensor, positions: Tensor) -> Tensor:
         """Logits [batch, k, vocabulary shard] of `input_ids` [batch, sequence] at `positions`
-        [batch, k].
+        [batch, k]; a critic's values [batch, k, 1].
 
         Earlier pipeline stages answer with their hidden states [sequence, batch, hidden].
         """

@@ -43,7 +43,8 @@ class Replica:
         self.wrapped: torch.nn.Module = self.module
         """The module, inside the data-parallel wrapper once it is trained."""
         self.map = WeightMap(source.shape, groups)
-        self._vocab = self._vocab_shard() if groups.last_stage else None
+        has_logits = groups.last_stage and not source.shape.critic
+        self._vocab = self._vocab_shard() if has_logits else None
         self._mark_shards()
         self.load(source.read)
 
@@ -79,19 +80,25 @@ class Replica:
     def outputs(
         self, logits: Tensor, inputs: ModelInputs, temperature: float, entropy: bool = False
     ) -> Outputs:
-        """Log-probs and entropies of the last stage's logits [batch, tokens, vocabulary shard]."""
-        assert self._vocab is not None, "only the last stage has logits"
+        """What the last stage's answer [batch, tokens, vocabulary shard or 1] says."""
+        nothing = logits.new_empty(0)
+        if self._vocab is None:
+            values = logits.squeeze(-1).float() * inputs.mask
+            return Outputs(inputs.mask, nothing, nothing, values)
         logprob, spread = self._vocab.logprob(logits, inputs.targets, temperature, entropy=entropy)
-        return Outputs(inputs.mask, logprob * inputs.mask, spread, logprob.new_empty(0))
+        return Outputs(inputs.mask, logprob * inputs.mask, spread, nothing)
 
     @torch.no_grad()
-    def logprob(self, examples: Examples, microbatches: Sequence[Rows]) -> Tensor:
-        """[samples, tokens] float32 log-probs of the completions, zero outside the mask."""
+    def per_token(self, examples: Examples, microbatches: Sequence[Rows]) -> Tensor:
+        """[samples, tokens] float32 log-probs of the completions, or a critic's values; zero
+        outside the mask.
+        """
         result = torch.zeros(examples.tokens.shape)
 
         def collect(logits: Tensor, inputs: ModelInputs, rows: Rows) -> None:
             out = self.outputs(logits, inputs, examples.temperature)
-            result[rows, : inputs.mask.shape[1]] = out.logprob.cpu()
+            found = out.values if self.source.shape.critic else out.logprob
+            result[rows, : inputs.mask.shape[1]] = found.cpu()
 
         self.run(examples, microbatches, collect, forward_only=True)
         return self.groups.from_last_stage(result)

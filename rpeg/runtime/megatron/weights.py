@@ -72,7 +72,9 @@ class WeightMap:
             stage, local = divmod(layer, per_stage)
             yield from self._layer_units(stage, local, f"model.layers.{layer}.")
         yield Unit(_NORM[0], last, (_NORM[1],), None, "copy")
-        if not self.shape.tied:
+        if self.shape.critic:
+            yield Unit(_OUTPUT[0], last, ("score.weight",), None, "copy")
+        elif not self.shape.tied:
             yield Unit(_OUTPUT[0], last, (_OUTPUT[1],), 0, "vocab")
 
     def _layer_units(self, stage: int, local: int, prefix: str) -> Iterator[Unit]:

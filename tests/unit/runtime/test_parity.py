@@ -312,6 +312,39 @@ def test_demonstrations_are_learnt(run: Run, groups: Groups) -> None:
     assert y.texts == ("9", "6") and y.finished.all()
 
 
+def test_a_critic_learns_returns(
+    run: Run, groups: Groups, trajectories: Callable[[int], Trajectories]
+) -> None:
+    y = trajectories(8)
+    critic = rt.Trainer(
+        run,
+        "critic",
+        role="value",
+        source=rt.InitialWeights(trainer(run, groups, DIGITS)),
+        groups=groups,
+        dtype="fp32",
+        optimizer=rt.AdamW(lr=3e-3),
+        horizon=40,
+    )
+    assert critic.values(y).eq(0).all(), "a new head is zero"
+    returns = rt.returns(y, torch.linspace(-1, 1, 8), gamma=0.9)
+    for _ in range(40):
+        term = rt.value_loss(y, returns, critic.values(y), clip=10.0)
+        critic.update(term, agg="token_mean")
+    values = critic.values(y)
+    # Samples of one prompt share their first value: that much can't be explained.
+    assert float((values - returns).square().sum() / returns.square().sum()) < 0.2
+
+    weights = dict(critic.named_tensors())
+    reference = hugging_face(DIGITS, ((k, v) for k, v in weights.items() if k != "score.weight"))
+    hidden = reference.model(torch.tensor([[*y.prompt_ids[3], *y.tokens[3].tolist()]]))
+    wanted = (hidden.last_hidden_state[0] @ weights["score.weight"].T)[:, 0]
+    first, length = len(y.prompt_ids[3]) - 1, int(y.lengths[3])
+    close(values[3, :length], wanted[first : first + length].detach())
+    with pytest.raises(rt.RuntimeFailure, match="`critic` is a value, which has no log-probs"):
+        critic.logprob(y)
+
+
 def test_damaged_weights_are_noticed(run: Run, groups: Groups) -> None:
     model = trainer(run, groups, DIGITS)
     engine, register = rt.EmbeddedEngine(run, model, groups=groups), rt.LatestWeights(run, model)
