@@ -70,8 +70,11 @@ def _number(held: Attribute) -> ast.Literal:
 
 
 def number(of: float) -> str:
-    """The shortest text of a number: `0.2`, `1e-6`."""
-    digits, mark, exponent = repr(of).partition("e")
+    """The shortest text of a number: `0.2`, `3e-4`, `1e16`."""
+    text = repr(of)
+    if 0 < abs(of) < 1e-3:
+        return f"{Decimal(text).normalize():e}"
+    digits, mark, exponent = text.partition("e")
     return f"{digits}e{int(exponent)}" if mark else digits
 
 

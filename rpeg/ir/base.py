@@ -147,6 +147,9 @@ def maybe(kind: Kind, *, least: float | None = None) -> Attribute | None:
 class CheckedOp(IRDLOperation):
     """An operation that lists every rule it breaks, not only the first."""
 
+    WITHIN: ClassVar[str] = ""
+    """The operation that must be around it, near or far."""
+
     # ---- settings as plain values
 
     def value(self, name: str) -> Python:
@@ -184,6 +187,7 @@ class CheckedOp(IRDLOperation):
 class RpegOp(CheckedOp):
     """An operation of L0 that the surface writes `results = name(things..., setting=value...)`."""
 
+    WITHIN: ClassVar[str] = "rpeg.step"
     SURFACE: ClassVar[str] = ""
     """Its name in the language."""
     SCOPE: ClassVar[Scope] = "sample"

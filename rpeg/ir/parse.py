@@ -5,6 +5,7 @@ xDSL's parser leaves locations out; like it, this one stops at the first syntax 
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
@@ -12,8 +13,10 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, UnknownLoc
 from xdsl.ir import Attribute, AttributeInvT, Operation, SSAValue, TypeAttribute
 from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.parser.generic_parser import ParserState
 from xdsl.utils.exceptions import ParseError, VerifyException
-from xdsl.utils.lexer import Span
+from xdsl.utils.lexer import Input, Span
+from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
 
 from rpeg.ir import violations
 from rpeg.ir.diagnostics import Diagnostic, Position
@@ -29,15 +32,33 @@ def parse_module(
 
     There is a module exactly if there are no messages. Rules about meaning are `diagnose`'s.
     """
-    sources = Sources(filename)
-    parser = LocatingParser(ctx or context(), text, sources)
+    sources, lines = Sources(filename), Lines(text)
     try:
+        parser = LocatingParser(ctx or context(), text, sources, lines)
         return parser.parse_module(), sources, []
     except ParseError as error:
-        return None, sources, parser.problems(error)
+        at, message = lines.place(error.span.start), _sentence(error.msg)
     except RecursionError:
-        message = "the text is nested too deeply"
-        return None, sources, [Diagnostic(parser.place(parser.pos), message, file=filename)]
+        at, message = Position(1, 1), "the text is nested too deeply"
+    return None, sources, [Diagnostic(at, message, file=filename)]
+
+
+class Lines:
+    """Where the lines of a text start: positions in logarithmic time, where xDSL's take linear."""
+
+    def __init__(self, text: str) -> None:
+        self._starts = [0, *(i + 1 for i, character in enumerate(text) if character == "\n")]
+
+    def place(self, offset: int) -> Position:
+        """The position of an offset in the text."""
+        line = bisect_right(self._starts, offset)
+        return Position(line, offset - self._starts[line - 1] + 1)
+
+
+class _Lexer(MLIRLexer):
+    """xDSL's lexer, whose time on a string without an end is exponential in its length."""
+
+    _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
 
 
 @dataclass
@@ -54,28 +75,28 @@ class _Parts:
 class LocatingParser(Parser):
     """xDSL's parser, that also records where things stand."""
 
-    def __init__(self, ctx: Context, text: str, sources: Sources) -> None:
-        super().__init__(ctx, text, sources.file)
+    def __init__(self, ctx: Context, text: str, sources: Sources, lines: Lines) -> None:
+        super().__init__(ctx, "", sources.file)
+        self._parser_state = ParserState(_Lexer(Input(text, sources.file)))
         self._sources = sources
-        self._starts = [0, *(i + 1 for i, character in enumerate(text) if character == "\n")]
+        self._lines = lines
         self._open = [_Parts()]
         self._first_uses: dict[str, Span] = {}
 
-    def place(self, offset: int) -> Position:
-        """The position of an offset in the text."""
-        line = bisect_right(self._starts, offset)
-        return Position(line, offset - self._starts[line - 1] + 1)
-
-    def problems(self, error: ParseError) -> list[Diagnostic]:
-        """What a syntax error says; one message for each value that is used and never defined."""
-        undefined = self.forward_ssa_references if "used but not defined" in error.msg else {}
-        found = [(self._first_uses[name], f"%{name} is never defined") for name in undefined]
-        return [
-            Diagnostic(self.place(span.start), message, file=self._sources.file)
-            for span, message in found or [(error.span, _sentence(error.msg))]
-        ]
+    def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
+        try:
+            return super().parse_module(allow_implicit_module)
+        except ParseError:
+            at_end = self._current_token.kind == MLIRTokenKind.EOF
+            undefined = next(iter(self.forward_ssa_references), None)
+            if undefined is None or not at_end:
+                raise
+            self.raise_error(f"%{undefined} is never defined", self._first_uses[undefined])
 
     # ---- places
+
+    def _place(self, span: Span) -> Position:
+        return self._lines.place(span.start)
 
     def parse_operation(self) -> Operation:
         start = self._current_token.span
@@ -86,7 +107,7 @@ class LocatingParser(Parser):
             self.raise_error(str(error), start)
         parts = self._open.pop()
         if isinstance(op.location, UnknownLoc):
-            op.location = self._sources.location(self.place(start.start))
+            op.location = self._sources.location(self._place(start))
             self._sources.record(op, parts.anchors)
         return op
 
@@ -94,7 +115,9 @@ class LocatingParser(Parser):
         operand = super().parse_optional_unresolved_operand()
         if operand is not None:
             parts = self._open[-1]
-            parts.anchors[violations.operand(parts.operands)] = self.place(operand.span.start)
+            parts.anchors[violations.operand(parts.operands)] = self._lines.place(
+                operand.span.start
+            )
             parts.operands += 1
         return operand
 
@@ -108,14 +131,14 @@ class LocatingParser(Parser):
         span, size = super()._parse_op_result()
         parts = self._open[-1]
         for index in range(parts.results, parts.results + size):
-            parts.anchors[violations.result(index)] = self.place(span.start)
+            parts.anchors[violations.result(index)] = self._place(span)
         parts.results += size
         return span, size
 
     def _parse_attribute_entry(self) -> tuple[str, Attribute]:
         parts, key = self._open[-1], self._current_token.span
         parts.path.append(key.text.strip('"'))
-        parts.anchors[violations.setting(".".join(parts.path))] = self.place(key.start)
+        parts.anchors[violations.setting(".".join(parts.path))] = self._place(key)
         entry = super()._parse_attribute_entry()
         parts.path.pop()
         return entry
@@ -145,8 +168,14 @@ class LocatingParser(Parser):
         return found
 
 
+_SENTENCES = {
+    "Could not parse entire input!": "expected an operation",
+    "End of file reached before closing string literal.": "the string does not end on its line",
+}
+
+
 def _sentence(message: str) -> str:
     """xDSL's message as ours are written: no capital, no dot."""
-    if message == "Could not parse entire input!":
-        return "expected an operation"
+    if message in _SENTENCES:
+        return _SENTENCES[message]
     return (message[:1].lower() + message[1:]).rstrip(".! ")

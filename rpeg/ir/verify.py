@@ -12,6 +12,7 @@ from rpeg.ir.base import CheckedOp
 from rpeg.ir.diagnostics import Diagnostic, has_errors, in_order
 from rpeg.ir.order import order_violations
 from rpeg.ir.sources import Sources
+from rpeg.ir.structure import shape_violations
 from rpeg.ir.violations import Violation
 
 
@@ -23,6 +24,10 @@ def diagnose(module: Operation, sources: Sources) -> list[Diagnostic]:
 
 
 def _problems(module: Operation) -> Iterator[tuple[Operation, Violation]]:
+    misshapen = [(op, v) for op in module.walk() for v in shape_violations(op)]
+    if misshapen:
+        yield from misshapen
+        return
     for op in module.walk():
         yield from ((op, v) for v in _op_problems(op))
     for op, index, message in order_violations(module):

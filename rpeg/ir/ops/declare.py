@@ -67,6 +67,7 @@ class Form:
 class DeclareOp(CheckedOp):
     """A declaration: `rpeg.model @actor policy("hf:...") {optim = ...}`."""
 
+    WITHIN: ClassVar[str] = "rpeg.pipeline"
     KIND: ClassVar[str] = ""
     FORMS: ClassVar[Mapping[str, Form]] = {}
     sym_name = prop_def(SymbolNameConstraint())
@@ -306,6 +307,7 @@ class AllowOp(CheckedOp):
     """A structural pass that the user permits: `rpeg.allow #rpeg.record<bounded_async, {...}>`."""
 
     name = "rpeg.allow"
+    WITHIN: ClassVar[str] = "rpeg.pipeline"
     permission = prop_def(RecordAttr)
     assembly_format = "qualified($permission) attr-dict"
 
@@ -323,6 +325,7 @@ class ExpectOp(CheckedOp):
     """What to expect, for planning only: `rpeg.expect "y" #rpeg.record<lognormal, {...}>`."""
 
     name = "rpeg.expect"
+    WITHIN: ClassVar[str] = "rpeg.pipeline"
     target = prop_def(StringAttr)
     distribution = prop_def(RecordAttr)
     assembly_format = "$target qualified($distribution) attr-dict"

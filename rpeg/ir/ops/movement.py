@@ -19,8 +19,8 @@ from rpeg.ir.violations import Violation
 
 POOL = "pool"
 """The attribute of a stage that names its process group."""
-CLAUSES = ("par", "mb", "engine", "resid")
-"""Attributes of a stage that say how it runs there."""
+CLAUSES = ("par", "mb", "engine", "resid", "stream", "publish", "fuse")
+"""Attributes of a stage that say how it runs there: the clauses of its line in a plan."""
 
 
 @irdl_op_definition
@@ -104,7 +104,7 @@ def pool_of(op: Operation) -> str | None:
 
 
 def clause_of(op: Operation, kind: str) -> RecordAttr | None:
-    """How a stage runs, in L1: its par, mb, engine or resid."""
+    """How a stage runs, in L1: its clause of this kind."""
     held = op.attributes.get(kind)
     return held if isinstance(held, RecordAttr) else None
 

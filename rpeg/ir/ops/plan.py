@@ -1,6 +1,7 @@
 """Where it runs: plans, their pools, a line for each stage. No line of a plan can change a loss."""
 
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -34,6 +35,7 @@ class PoolOp(CheckedOp):
     """A part of the cluster: `rpeg.pool @all #rpeg.record<nodes, {which = [0, 39]}>`."""
 
     name = "rpeg.pool"
+    WITHIN: ClassVar[str] = "rpeg.plan"
     sym_name = prop_def(SymbolNameConstraint())
     shape = prop_def(RecordAttr)
     traits = traits_def(SymbolOpInterface())
@@ -88,6 +90,7 @@ class PlaceOp(CheckedOp):
     """A stage, its pool, its clauses: `rpeg.place "y" on @all [#rpeg.record<par, {dp = 8}>]`."""
 
     name = "rpeg.place"
+    WITHIN: ClassVar[str] = "rpeg.plan"
     stage = prop_def(StringAttr)
     pool = prop_def(SymbolRefAttr)
     clauses = prop_def(ArrayAttr[RecordAttr])
@@ -132,6 +135,7 @@ class PlanOp(CheckedOp):
     """A plan: pools and places on a cluster."""
 
     name = "rpeg.plan"
+    WITHIN: ClassVar[str] = "rpeg.pipeline"
     sym_name = prop_def(SymbolNameConstraint())
     cluster = prop_def(StringAttr)
     body = region_def("single_block")

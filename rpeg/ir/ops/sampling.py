@@ -14,7 +14,9 @@ from rpeg.ir import violations
 from rpeg.ir.assembly import parse_settings, print_settings
 from rpeg.ir.attributes import plain
 from rpeg.ir.base import RpegOp, gives, hidden_result, many, maybe, operand, required, setting
+from rpeg.ir.declared import declaration, declarations, symbol_name
 from rpeg.ir.naming import name_of
+from rpeg.ir.ops.declare import DeclareOp
 from rpeg.ir.records import BOUND, OVERFLOW
 from rpeg.ir.settings import FLOAT, INT, TEXT, list_of, word
 from rpeg.ir.signature import Scope
@@ -34,7 +36,7 @@ from rpeg.ir.types import (
     WeightsType,
     symbol_text,
 )
-from rpeg.ir.violations import Violation
+from rpeg.ir.violations import Violation, hint
 
 LANGUAGE_MODEL = "model.policy | model.actor_critic"
 
@@ -65,10 +67,13 @@ class GetOp(RpegOp):
         return GetOp.create(properties={"symbol": SymbolRefAttr(symbol)}, result_types=[value_type])
 
     def rules(self) -> Iterator[Violation]:
-        held = self.results[0].type
-        owner = held.owner if isinstance(held, WeightsType) else getattr(held, "symbol", None)
-        if owner != self.symbol_name:
-            yield Violation(f"@{self.symbol_name} is read as {held}")
+        held, name = self.results[0].type, self.symbol_name
+        declared = declaration(self, name)
+        if not isinstance(declared, DeclareOp):
+            near = hint(name, [n for d in declarations(self) if (n := symbol_name(d))])
+            yield Violation(f"`{name}` is not declared in this pipeline{near}")
+        elif held != (wanted := value_type(declared.KIND, declared.form_name, name)):
+            yield Violation(f"@{name} is read as {held}; it is {wanted}")
 
     @classmethod
     def parse(cls, parser: Parser) -> "GetOp":

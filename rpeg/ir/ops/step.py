@@ -11,7 +11,9 @@ from xdsl.printer import Printer
 
 from rpeg.ir import violations
 from rpeg.ir.base import CheckedOp
+from rpeg.ir.declared import declaration
 from rpeg.ir.ops.regions import YieldOp
+from rpeg.ir.patterns import describe
 from rpeg.ir.types import CursorType, OptimizerType, StateType, WeightsType, is_unknown
 from rpeg.ir.violations import Violation
 
@@ -37,7 +39,7 @@ class StepOp(CheckedOp):
     """
 
     name = "rpeg.step"
-    INDEX: ClassVar[str] = "i"
+    WITHIN: ClassVar[str] = "rpeg.pipeline"
     index = prop_def(StringAttr)
     count = prop_def(IntegerAttr)
     body = region_def("single_block")
@@ -74,11 +76,22 @@ class StepOp(CheckedOp):
                 f"a step runs at least once: {self.index.data} < 1 or more",
                 violations.setting("count"),
             )
+        yield from self._state_rules()
         last = self.body.block.last_op
         if not isinstance(last, YieldOp):
             yield Violation("a step ends with rpeg.yield")
             return
         yield from self._yield_rules(last)
+
+    def _state_rules(self) -> Iterator[Violation]:
+        for index, state in enumerate(self.states):
+            key = state_key(state.type)
+            if key is None:
+                yield Violation(f"state {index + 1} of a step is {describe(state.type)}")
+            elif declaration(self, key[1]) is None:
+                yield Violation(f"state {index + 1} is of `{key[1]}`, which is not declared")
+            elif isinstance(state.type, WeightsType) and state.type.lag != (0, 0):
+                yield Violation(f"state {index + 1} is not the version at the start of the step")
 
     def _yield_rules(self, last: YieldOp) -> Iterator[Violation]:
         if len(last.operands) != len(self.states):
