@@ -53,16 +53,17 @@ class Declarations:
             network=Network(source),
             optim=None if optim is None else _adamw(optim),
         )
-        tensors = initial_tensors(source, critic=op.form_name == "value")
-        return Weights(model, tensors, version=0)
+        return Weights(model, initial_tensors(source), version=0)
 
     def _source(self, op: ops.DeclareOp) -> ModelSource:
+        critic = op.form_name == "value"
         if op.initial is not None:
-            return self._sources[op.initial]
+            folder = self._sources[op.initial].folder
+            return ModelSource(folder, self._seed, critic=critic)
         uri = op.uri or ""
         if uri.startswith("run:"):
             raise InterpreterError.at(op, f'"{uri}": name the folder that the run exported instead')
-        return open_source(self._world.root / uri, uri, self._seed)
+        return open_source(self._world.root / uri, uri, self._seed, critic=critic)
 
     def _data(self, op: ops.DeclareOp) -> PromptData | DemoData:
         kind = PromptData if op.form_name == "prompts" else DemoData

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from rpeg.interp.rectangle import Rectangle
-from rpeg.runtime.model_source import ModelSource, fresh
+from rpeg.runtime.model_source import ModelSource
 from rpeg.runtime.tokenizer import Tokenizer
 
 NEVER = -1e30
@@ -86,12 +86,6 @@ class Network:
         return Outputs(rows.mask, nothing, nothing, values)
 
 
-def initial_tensors(source: ModelSource, *, critic: bool) -> dict[str, Tensor]:
-    """The weights before step 0; a critic has a drawn head in place of the output layer."""
-    left_out = "lm_head.weight" if critic else None
-    names = (name for name, _ in source.shape.tensors())
-    tensors = {name: source.read(name) for name in names if name != left_out}
-    if critic:
-        shape = (1, source.shape.hidden)
-        tensors[VALUE_HEAD] = fresh(VALUE_HEAD, shape, source.shape.init_std, source.seed)
-    return tensors
+def initial_tensors(source: ModelSource) -> dict[str, Tensor]:
+    """The weights before step 0."""
+    return {name: source.read(name) for name, _ in source.shape.tensors()}

@@ -25,7 +25,7 @@ PROMPTS = Prompts((Row("7="), Row("123="), Row("4=")), torch.tensor([10, 11, 12]
 def weights(world_folder: Path) -> Weights:
     source = ModelSource(world_folder / "tiny", seed=0)
     model = Model("actor", "policy", Network(source), optim=None)
-    return Weights(model, initial_tensors(source, critic=False), version=4)
+    return Weights(model, initial_tensors(source), version=4)
 
 
 def test_sampled_log_probs_are_those_of_one_forward_pass(weights: Weights) -> None:
