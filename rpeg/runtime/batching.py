@@ -1,4 +1,4 @@
-"""Which rows train together: minibatches that no layout changes, micro-batches that no number sees."""
+"""Which rows train together: minibatches that no layout changes, cut into micro-batches."""
 
 from __future__ import annotations
 

@@ -14,7 +14,8 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from torch import Tensor
 
-from rpeg.runtime.trajectories import Demos, Prompts, Trajectories
+from rpeg.runtime.terms import LossTerm
+from rpeg.runtime.trajectories import Prompts, Trajectories
 
 NamedTensors = Iterator[tuple[str, Tensor]]
 """Whole (unsharded) weights under their Hugging Face names."""
@@ -76,6 +77,21 @@ class Host(Protocol):
         ...
 
 
+class WeightSource(Protocol):
+    """A model whose weights can be published."""
+
+    @property
+    def version(self) -> int:
+        """Finished steps: 0 = initial weights."""
+        ...
+
+    def named_tensors(self) -> NamedTensors:
+        """The current weights, whole, under Hugging Face names. Collective over the model's
+        groups.
+        """
+        ...
+
+
 class WeightRegister(Protocol):
     """The newest published weights of one model: a latest-value register, not a queue."""
 
@@ -89,7 +105,7 @@ class WeightRegister(Protocol):
         """Digest over names, shapes and bytes of the published weights."""
         ...
 
-    def publish(self, source: Trainer) -> None:
+    def publish(self, source: WeightSource) -> None:
         """Takes over the trainer's weights and version. Collective over the trainer's groups."""
         ...
 
@@ -136,13 +152,8 @@ class Engine(Protocol):
         ...
 
 
-class Trainer(Protocol):
+class Trainer(WeightSource, Protocol):
     """A trained model and its optimizer."""
-
-    @property
-    def version(self) -> int:
-        """Finished steps: 0 = initial weights."""
-        ...
 
     def logprob(self, y: Trajectories) -> Tensor:
         """[samples, max_tokens] log-probs of y's tokens under the current weights, zero outside the
@@ -165,13 +176,9 @@ class Trainer(Protocol):
         """
         ...
 
-    def named_tensors(self) -> NamedTensors:
-        """The current weights, whole, under Hugging Face names. Collective over the model's groups."""
-        ...
-
 
 class Buffer(Protocol):
-    """Trajectories on their way from an engine to a trainer: bounded, in order, with back-pressure."""
+    """Trajectories between an engine and a trainer: bounded, in order, with back-pressure."""
 
     def put(self, y: Trajectories, *fields: Tensor) -> None:
         """Adds one batch; waits while the buffer is full."""
@@ -181,18 +188,4 @@ class Buffer(Protocol):
         """The next batch, for update `step`. Raises StalenessExceeded if a trained token is older
         than allowed.
         """
-        ...
-
-
-class LossTerm(Protocol):
-    """One summand of a loss: knows its batch, its fields and its settings; pure in the weights."""
-
-    @property
-    def name(self) -> str:
-        """The loss row of the language that it is."""
-        ...
-
-    @property
-    def batch(self) -> Trajectories | Demos:
-        """What it is a loss on."""
         ...

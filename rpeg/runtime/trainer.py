@@ -58,7 +58,7 @@ class Model:
         source: str | InitialWeights,
         groups: Groups,
         dtype: str,
-        micro_batch: MicroBatch,
+        micro_batch: MicroBatch = WHOLE,
     ) -> None:
         from rpeg.runtime.megatron.replica import Replica
 
@@ -106,7 +106,7 @@ class Model:
             return self._per_token(Examples.of(y, self.tokenizer))
 
     def values(self, y: Trajectories) -> Tensor:
-        """[samples, max_tokens] a critic's values before each of y's tokens, zero outside the mask."""
+        """[samples, max_tokens] a critic's values before y's tokens, zero outside the mask."""
         self._require("value", "values")
         with self.run.clock.stage(f"values_{self.name}"):
             return self._per_token(Examples.of(y, self.tokenizer))
@@ -127,29 +127,7 @@ class Model:
 
 
 class FrozenModel(Model):
-    """A model that is never trained: a reference or a teacher."""
-
-    def __init__(
-        self,
-        run: Run,
-        name: str,
-        *,
-        role: str,
-        source: str | InitialWeights,
-        groups: Groups,
-        dtype: str,
-        micro_batch: MicroBatch = WHOLE,
-    ) -> None:
-        super().__init__(
-            run,
-            name,
-            role=role,
-            source=source,
-            groups=groups,
-            dtype=dtype,
-            micro_batch=micro_batch,
-        )
-        self.replica.module.requires_grad_(False)
+    """A model that is never trained: a reference or a teacher. It has no gradients to keep."""
 
 
 class Trainer(Model):
@@ -203,6 +181,7 @@ class Trainer(Model):
         Collective.
         """
         with self.run.clock.stage(f"update_{self.name}"):
+            assert all(term.batch is terms[0].batch for term in terms), "one batch an update"
             examples = Examples.of(terms[0].batch, self.tokenizer)
             active = torch.stack([term.active() for term in terms]).any(dim=0)
             for epoch in range(epochs):

@@ -1,4 +1,4 @@
-"""Every layout computes what one process computes; planted faults are seen by the same comparison."""
+"""Every layout computes what one process does; the same comparison sees planted faults."""
 
 from __future__ import annotations
 

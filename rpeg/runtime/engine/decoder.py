@@ -171,7 +171,7 @@ def _layer(w: Mapping[str, Tensor], prefix: str) -> Layer:
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary embedding of [rows, length, heads, head dim] by angles [rows, length, head dim / 2]."""
+    """Rotates [rows, length, heads, head dim] by angles [rows, length, head dim / 2]."""
     cos, sin = cos[:, :, None], sin[:, :, None]
     a, b = x.chunk(2, dim=-1)
     return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)

@@ -20,7 +20,7 @@ def distribution(logits: Tensor, temperature: float, top_p: float, banned: Tenso
 
 
 def nucleus(logprobs: Tensor, top_p: float) -> Tensor:
-    """Only the most probable tokens that together reach `top_p`, renormalised (arXiv:1904.09751)."""
+    """The most probable tokens that together reach `top_p`, renormalised (arXiv:1904.09751)."""
     ordered, index = logprobs.sort(dim=-1, descending=True, stable=True)
     before = ordered.exp().cumsum(dim=-1) - ordered.exp()
     kept = ordered.masked_fill(before >= top_p, float("-inf"))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from rpeg.runtime.interfaces import NamedTensors
+from rpeg.runtime.interfaces import NamedTensors, WeightSource
 
 if TYPE_CHECKING:
     from rpeg.runtime.run import Run
@@ -39,9 +39,9 @@ class LatestWeights:
         self.checksum = ""
         self._weights: dict[str, Tensor] = {}
 
-    def publish(self, source: Trainer) -> None:
-        """Copies the trainer's weights. Collective over its tensor- and pipeline-parallel groups."""
-        with self.run.clock.stage("publish"):
+    def publish(self, source: WeightSource) -> None:
+        """Copies the trainer's weights. Collective over its tp and pp groups."""
+        with self.run.clock.stage(f"publish_{self.name}"):
             self._weights = {name: tensor.clone() for name, tensor in source.named_tensors()}
             self.version = source.version
             self.checksum = checksum(self._weights.items())

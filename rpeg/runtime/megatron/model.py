@@ -67,7 +67,7 @@ class ValueHead(torch.nn.Module):
 
 
 class CompletionModel(GPTModel):  # type: ignore[misc]
-    """GPTModel whose last stage computes logits at chosen positions only: vocabularies are large."""
+    """GPTModel whose last stage computes logits at chosen positions only: they are large."""
 
     def __init__(self, config: TransformerConfig, shape: ModelShape, groups: Groups) -> None:
         _globals()

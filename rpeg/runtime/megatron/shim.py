@@ -150,7 +150,7 @@ def _from_megatron() -> bool:
 
 @functools.cache
 def _patch_methods() -> None:
-    """Tensor methods are shared by everybody: the changes hold for calls out of megatron.core only."""
+    """Everybody shares tensor methods: the changes hold for calls out of megatron.core only."""
     to_gpu, type_name = Tensor.cuda, Tensor.type
 
     def cuda(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
