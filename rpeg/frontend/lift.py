@@ -110,6 +110,10 @@ class _Lifter:
                 statements.append(self._statement(op))
             else:
                 self.problems.append(_surfaceless(op, self.sources))
+        around = block.parent_op()
+        if not statements and around is not None:
+            text = "a block without a statement has no form in .rpeg"
+            self.problems.append(self.sources.message(around, text))
         return statements
 
     def _statement(self, op: RpegOp) -> ast.Statement:

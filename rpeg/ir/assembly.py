@@ -11,7 +11,11 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 
+from rpeg.ir.settings import Setting
 from rpeg.ir.violations import hint
+
+Table = Mapping[str, Setting]
+_EMPTY: Table = {}
 
 
 def parse_value(parser: Parser) -> SSAValue:
@@ -27,23 +31,37 @@ def parse_values(parser: Parser) -> list[SSAValue]:
     return [_defined(parser, operand) for operand in named or ()]
 
 
-def parse_settings(parser: Parser) -> tuple[dict[str, Attribute], dict[str, Attribute]]:
-    """`{name = value, ...} attributes {name = value, ...}`: settings, and what passes noted."""
-    settings = parser.parse_optional_attr_dict()
+def parse_settings(
+    parser: Parser, table: Table = _EMPTY
+) -> tuple[dict[str, Attribute], dict[str, Attribute]]:
+    """`{name = value, ...} attributes {name = value, ...}`: settings, and what passes noted.
+
+    Settings of the table that are not written have their defaults.
+    """
+    given = parser.parse_optional_attr_dict()
     notes = parser.parse_optional_attr_dict_with_keyword()
-    return settings, dict(notes.data) if notes is not None else {}
+    return with_defaults(table, given), dict(notes.data) if notes is not None else {}
+
+
+def with_defaults(table: Table, given: Mapping[str, Attribute]) -> dict[str, Attribute]:
+    """Settings with defaults filled in, in the order of the table."""
+    held = {name: given.get(name, setting.default) for name, setting in table.items()}
+    known = {name: value for name, value in held.items() if value is not None}
+    return {**known, **{name: value for name, value in given.items() if name not in table}}
 
 
 def print_settings(
     printer: Printer,
     settings: Mapping[str, Attribute],
     notes: Mapping[str, Attribute],
+    table: Table = _EMPTY,
     always: bool = False,
 ) -> None:
     """What `parse_settings` reads; `always` prints empty settings too, where a `{` follows."""
-    if settings or always:
+    shown = {n: v for n, v in settings.items() if n not in table or table[n].default != v}
+    if shown or always:
         printer.print_string(" ")
-        printer.print_attr_dict(dict(settings))
+        printer.print_attr_dict(shown)
     if notes:
         printer.print_string(" attributes ")
         printer.print_attr_dict(dict(notes))

@@ -358,7 +358,7 @@ class RpegOp(CheckedOp):
     def parse(cls, parser: Parser) -> Self:
         operands = parse_values(parser)
         cls._enough(parser, len(operands))
-        settings, attributes = parse_settings(parser)
+        settings, attributes = parse_settings(parser, cls.setting_table())
         regions = [parser.parse_region() for _ in cls.get_irdl_definition().regions]
         return cls.make(operands, settings, regions, attributes)
 
@@ -377,7 +377,8 @@ class RpegOp(CheckedOp):
         if self.operands:
             printer.print_string(" ")
             printer.print_list(self.operands, printer.print_ssa_value)
-        print_settings(printer, self.properties, self.attributes, bool(self.regions))
+        table, always = self.setting_table(), bool(self.regions)
+        print_settings(printer, self.properties, self.attributes, table, always)
         for region in self.regions:
             printer.print_string(" ")
             printer.print_region(region)

@@ -25,7 +25,7 @@ def setting_violations(
         else:
             yield Violation(unknown_setting(owner, name, table), violations.setting(path + name))
     for name, setting in table.items():
-        if setting.required and name not in given:
+        if not setting.optional and name not in given:
             yield Violation(missing_setting(owner, setting))
 
 

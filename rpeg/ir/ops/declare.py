@@ -101,6 +101,12 @@ class DeclareOp(CheckedOp):
         return {name: cls._signature(name, form) for name, form in cls.FORMS.items()}
 
     @classmethod
+    def form_settings(cls, form: str) -> Mapping[str, Setting]:
+        """The settings of a constructor; none of one that does not exist."""
+        signature = cls.signatures().get(form)
+        return signature.settings if signature is not None else {}
+
+    @classmethod
     def _signature(cls, name: str, form: Form) -> Signature:
         table = cls._table()
         things = operands(f"source: {form.source}") if form.source else ()
@@ -154,14 +160,15 @@ class DeclareOp(CheckedOp):
     @classmethod
     def parse(cls, parser: Parser) -> Self:
         properties: dict[str, Attribute] = {"sym_name": parser.parse_symbol_name()}
-        properties["form"] = StringAttr(parser.parse_identifier())
+        form = parser.parse_identifier()
+        properties["form"] = StringAttr(form)
         parser.parse_punctuation("(")
         if (symbol := parser.parse_optional_symbol_name()) is not None:
             properties["source"] = SymbolRefAttr(symbol)
         elif (text := parser.parse_optional_str_literal()) is not None:
             properties["source"] = StringAttr(text)
         parser.parse_punctuation(")")
-        settings, notes = parse_settings(parser)
+        settings, notes = parse_settings(parser, cls.form_settings(form))
         return cls.create(properties={**settings, **properties}, attributes=notes)
 
     def print(self, printer: Printer) -> None:
@@ -171,7 +178,8 @@ class DeclareOp(CheckedOp):
         elif self.source is not None:
             printer.print_attribute(self.source)
         printer.print_string(")")
-        print_settings(printer, self.settings(), self.attributes)
+        table = self.form_settings(self.form_name)
+        print_settings(printer, self.settings(), self.attributes, table)
 
 
 def _mentions(op: Operation, name: str) -> bool:

@@ -77,8 +77,9 @@ class UpdateOp(RpegOp):
         return [weights.at(NEXT, NEXT), OptimizerType(weights.model)]
 
     def makes(self) -> str:
-        """Name of the model whose next version this is."""
-        return _weights(self.weights).owner
+        """Name of the model whose next version this is; empty where it trains no model."""
+        held = self.weights.type
+        return held.owner if isinstance(held, WeightsType) else ""
 
     def rules(self) -> Iterator[Violation]:
         owner = _weights(self.weights).owner
