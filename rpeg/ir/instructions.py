@@ -1,4 +1,4 @@
-"""The instructions of L3: calls that a generated program makes of `rpeg.runtime`, with their settings.
+"""The instructions of L3: the calls that a generated program makes of `rpeg.runtime`.
 
 A test holds this table to the runtime's own signatures.
 """
@@ -30,7 +30,7 @@ class Instruction:
     keywords: tuple[str, ...] = ()
     """Settings whose value is another value of the program."""
     free: bool = False
-    """It takes keywords of any name."""
+    """It takes values by keyword under any name."""
     results: tuple[str, ...] = ()
     """Classes of what it returns."""
 
@@ -114,9 +114,7 @@ _ROWS = (
     Instruction("swap_weights", "EmbeddedEngine", ("LatestWeights",)),
     Instruction("reset_prefix_cache", "EmbeddedEngine"),
     # the step
-    Instruction(
-        "batch", "PromptData", settings=("size", "order", "seed"), results=("Prompts",)
-    ),
+    Instruction("batch", "PromptData", settings=("size", "order", "seed"), results=("Prompts",)),
     Instruction("batch", "DemoData", settings=("size", "order", "seed"), results=("Demos",)),
     Instruction(
         "generate",
@@ -184,9 +182,7 @@ _ROWS = (
         settings=("coef", "estimator"),
         results=("Loss",),
     ),
-    Instruction(
-        "entropy_bonus", "", ("Trajectories",), settings=("coef",), results=("Loss",)
-    ),
+    Instruction("entropy_bonus", "", ("Trajectories",), settings=("coef",), results=("Loss",)),
     Instruction("cross_entropy", "", ("Demos",), settings=("coef",), results=("Loss",)),
     Instruction(
         "update",
@@ -219,5 +215,12 @@ INSTRUCTIONS: Mapping[tuple[str, str], Instruction] = {row.key: row for row in _
 CONSTANTS: Mapping[str, str] = {"ON_POLICY": "TokenField"}
 """Names of the runtime that a program may use as values, with their classes."""
 
-RECORDS = ("Layout", "MicroBatch", "AdamW")
-"""Records of the runtime that stand as the value of a setting."""
+RECORDS: Mapping[str, tuple[str, ...]] = {
+    "Layout": ("dp", "tp", "pp", "cp", "ep", "vpp", "sp", "zero", "recompute"),
+    "MicroBatch": ("tokens", "seqs"),
+    "AdamW": ("lr", "beta1", "beta2", "weight_decay", "grad_clip", "warmup", "schedule"),
+}
+"""Classes of the runtime that stand as the value of a setting, with their fields."""
+
+PAIRS: Mapping[str, tuple[str, ...]] = {"constant": ("tokens",)}
+"""Records that a program writes as a pair of their word and their one field."""

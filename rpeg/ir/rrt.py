@@ -1,9 +1,9 @@
-"""L3, programs: one a process group, instruction by instruction. Text is made from it without a decision.
+"""L3, programs: one a process group, instruction by instruction. Making text takes no decision.
 
 rrt.program @grpo_all "all" 2 {
   %run = rrt.call "start" {pipeline = "grpo", ...}
   ...
-  rrt.loop %run index i {
+  rrt.loop %run index %i {
     %q = rrt.call "batch" of %train {size = 32 : i64, ...}
     %y, %lp = rrt.call "generate" of %engine(%q) {n = 8 : i64, ...}
     rrt.every %run, %i steps 20 from 0 { ... }
@@ -27,13 +27,13 @@ from xdsl.ir import (
     Attribute,
     Block,
     Dialect,
-    Operation,
     ParametrizedAttribute,
     Region,
     SSAValue,
     TypeAttribute,
 )
 from xdsl.irdl import (
+    base,
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
@@ -53,6 +53,13 @@ from rpeg.ir import violations
 from rpeg.ir.base import CheckedOp
 from rpeg.ir.declared import symbol_name
 from rpeg.ir.instructions import ANY, CONSTANTS, INSTRUCTIONS, Instruction
+from rpeg.ir.program_rules import (
+    cache_violations,
+    name_violations,
+    setting_violations,
+    thing_violations,
+)
+from rpeg.ir.settings import python_value
 from rpeg.ir.violations import Violation, hint
 
 
@@ -61,7 +68,12 @@ class ObjectType(ParametrizedAttribute, TypeAttribute):
     """A value of a program, by the runtime's class for it: `!rrt.object<Trainer>`."""
 
     name = "rrt.object"
-    cls: StringAttr = param_def(converter=StringAttr.get)
+    cls: StringAttr = param_def(base(StringAttr))
+
+    @staticmethod
+    def of(name: str) -> "ObjectType":
+        """The type of this class's values."""
+        return ObjectType(StringAttr(name))
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
@@ -113,7 +125,7 @@ class CallOp(CheckedOp):
             operands=[*([receiver] if receiver is not None else []), *things, *named.values()],
             properties=properties,
             attributes=dict(settings or {}),
-            result_types=[ObjectType(c) for c in (row.results if row else ())],
+            result_types=[ObjectType.of(c) for c in (row.results if row else ())],
         )
 
     @property
@@ -152,8 +164,9 @@ class CallOp(CheckedOp):
         if row is None:
             yield Violation(self._unknown())
             return
-        yield from self._setting_rules(row)
-        yield from self._thing_rules(row)
+        yield from setting_violations(self, row)
+        yield from thing_violations(row, [class_of(v) for v in self.things])
+        yield from cache_violations(self)
         found = [class_of(r) for r in self.results]
         if found != list(row.results):
             wanted = ", ".join(row.results) or "nothing"
@@ -165,29 +178,6 @@ class CallOp(CheckedOp):
         near = hint(name, [n for r, n in INSTRUCTIONS if r == owner])
         whose = f"an instruction of {owner}" if owner else "an instruction"
         return f"`{name}` is not {whose}{near}"
-
-    def _setting_rules(self, row: Instruction) -> Iterator[Violation]:
-        given = {*self.settings, *self.named}
-        titled = ("name",) if "Name" in row.things else ()
-        known = {*row.settings, *row.optional, *row.keywords, *titled}
-        for name in sorted(given - known) if not row.free else ():
-            yield Violation(
-                f"{row.name} has no setting `{name}`{hint(name, known)}", violations.setting(name)
-            )
-        missing = [n for n in (*titled, *row.settings) if n not in given]
-        if missing:
-            yield Violation(f"{row.name} needs the setting `{missing[0]}`")
-
-    def _thing_rules(self, row: Instruction) -> Iterator[Violation]:
-        wanted = [w for w in row.things if w != "Name"]
-        found = [class_of(v) for v in self.things]
-        if len(found) < len(wanted) or (len(found) > len(wanted) and not row.more):
-            yield Violation(f"{row.name} takes {len(wanted)} values, not {len(found)}")
-        for index, (have, want) in enumerate(
-            zip(found, wanted + [row.more] * len(found), strict=False)
-        ):
-            if want not in (ANY, have) and have != ANY:
-                yield Violation(f"{row.name} takes a {want} as value {index + 1}, not a {have}")
 
     # ---- text form
 
@@ -246,7 +236,7 @@ class ConstantOp(CheckedOp):
         """The constant of this name."""
         return ConstantOp.create(
             properties={"symbol": StringAttr(symbol)},
-            result_types=[ObjectType(CONSTANTS.get(symbol, ANY))],
+            result_types=[ObjectType.of(CONSTANTS.get(symbol, ANY))],
         )
 
     def rules(self) -> Iterator[Violation]:
@@ -270,7 +260,7 @@ class ConstantOp(CheckedOp):
 
 @irdl_op_definition
 class LoopOp(CheckedOp):
-    """The steps of a run: `rrt.loop %run index i { ... }`; the block's argument is the step's number."""
+    """The steps of a run: `rrt.loop %run index %i { ... }`; %i is the number of the step."""
 
     name = "rrt.loop"
     run = operand_def(ObjectType)
@@ -281,7 +271,7 @@ class LoopOp(CheckedOp):
     @staticmethod
     def of(run: SSAValue, index: str) -> "LoopOp":
         """The loop over the steps of a run, with an empty body."""
-        block = Block(arg_types=[ObjectType("Step")])
+        block = Block(arg_types=[ObjectType.of("Step")])
         block.args[0].name_hint = index
         return LoopOp.create(
             operands=[run], properties={"index": StringAttr(index)}, regions=[Region(block)]
@@ -301,7 +291,7 @@ class LoopOp(CheckedOp):
         run = parser.parse_operand()
         parser.parse_keyword("index")
         argument = parser.parse_argument(expect_type=False)
-        resolved = argument.resolve(ObjectType("Step"))
+        resolved = argument.resolve(ObjectType.of("Step"))
         region = parser.parse_region([resolved])
         index = argument.name.text[1:]
         return cls.create(operands=[run], properties={"index": StringAttr(index)}, regions=[region])
@@ -320,8 +310,8 @@ class EveryOp(CheckedOp):
     """Instructions of some steps only: `rrt.every %run, %i steps 20 from 0 { ... }`."""
 
     name = "rrt.every"
-    run = operand_def(ObjectType("Run"))
-    step = operand_def(ObjectType("Step"))
+    run = operand_def(ObjectType.of("Run"))
+    step = operand_def(ObjectType.of("Step"))
     steps = prop_def(IntegerAttr.constr(i64))
     first = prop_def(IntegerAttr.constr(i64))
     body = region_def("single_block")
@@ -386,28 +376,12 @@ class ProgramOp(CheckedOp):
             yield Violation(f"a program has one rrt.loop; this one has {len(loops)}")
         if self.start is None:
             yield Violation('a program begins with rrt.call "start"')
-        yield from _stale_cache(self)
-
-
-def _stale_cache(program: ProgramOp) -> Iterator[Violation]:
-    """After swap_weights an engine's cached keys and values are of old weights, until they are reset."""
-    stale: dict[SSAValue, Operation] = {}
-    for op in program.walk():
-        if not isinstance(op, CallOp):
-            continue
-        engine = op.receiver
-        match op.callee.data:
-            case "swap_weights" if engine is not None:
-                stale[engine] = op
-            case "reset_prefix_cache" if engine is not None:
-                stale.pop(engine, None)
-            case "generate" | "evaluate":
-                used = engine if engine is not None else op.things[0]
-                if used in stale:
-                    yield Violation(
-                        f"{op.callee.data} runs after swap_weights without reset_prefix_cache: the "
-                        "engine's cache still holds the old weights' keys and values"
-                    )
+            return
+        yield from name_violations(self)
+        started = python_value(self.start.settings.get("processes"))
+        if started != self.process_count:
+            text = f"the program is for {self.process_count} processes, its start says {started}"
+            yield Violation(text)
 
 
 Rrt = Dialect("rrt", [ProgramOp, LoopOp, EveryOp, CallOp, ConstantOp], [ObjectType])

@@ -1,7 +1,7 @@
 """L2, the schedule: the order of tasks on each process group, and the distances between them.
 
 A task is an operation of the step; its label is an attribute of the operation. The schedule of a
-synchronous pipeline is its program order: data dependences and the reads of old versions come first.
+synchronous pipeline is its program order, with reads of old versions before what replaces them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,9 +15,9 @@ from xdsl.traits import NoTerminator
 from rpeg.ir.base import CheckedOp
 from rpeg.ir.declared import step_of
 from rpeg.ir.ops.movement import PublishOp
+from rpeg.ir.ops.regions import EveryOp
 from rpeg.ir.ops.sampling import GetOp
 from rpeg.ir.ops.updates import UpdateOp
-from rpeg.ir.types import WeightsType
 from rpeg.ir.violations import Violation, hint
 
 TASK = "task"
@@ -118,10 +118,14 @@ def uses(op: Operation) -> list[SSAValue]:
     return [v for inner in op.walk() for v in inner.operands]
 
 
-def dependences(block: Block) -> Iterator[tuple[Operation, Operation, str]]:
-    """(first, second, why) for each pair of a step's operations whose order is fixed within one step."""
+Dependence = tuple[Operation, Operation, str]
+"""(first, second, why): `first` runs before `second` within one step."""
+
+
+def dependences(block: Block) -> Iterator[Dependence]:
+    """The pairs of a step's operations whose order is fixed."""
     ops = list(block.ops)
-    makers = {r: op for op in ops for r in op.results}
+    makers: dict[SSAValue, Operation] = {r: op for op in ops for r in op.results}
     last = block.last_op
     ending = [makers[v] for v in last.operands if v in makers] if last is not None else []
     for op in ops:
@@ -131,31 +135,30 @@ def dependences(block: Block) -> Iterator[tuple[Operation, Operation, str]]:
             if value in makers and makers[value] is not op:
                 yield makers[value], op, "it reads what the other makes"
         yield from _overwrites(op, ops)
-        if op.name == "rpeg.every":
-            yield from ((e, op, "it sees the state as the step ends") for e in ending if e is not op)
+        if isinstance(op, EveryOp):
+            ends = (e for e in ending if e is not op)
+            yield from ((e, op, "it sees the state as the step ends") for e in ends)
 
 
-def _overwrites(op: Operation, ops: Sequence[Operation]) -> Iterator[tuple[Operation, Operation, str]]:
-    """An update trains in place, and a publish replaces the engine's weights: readers of old versions go first."""
+def _overwrites(op: Operation, ops: Sequence[Operation]) -> Iterator[Dependence]:
+    """Updates train in place, and a publish replaces an engine's weights: old readers go first."""
     if not isinstance(op, UpdateOp | PublishOp):
         return
     old = op.weights if isinstance(op, UpdateOp) else _register(op)
+    if old is None:
+        return
     for reader in ops:
-        if reader is not op and not isinstance(reader, GetOp) and old is not None and old in uses(reader):
+        if reader is not op and not isinstance(reader, GetOp) and old in uses(reader):
             yield reader, op, "the other replaces the version that it reads"
 
 
 def _register(publish: PublishOp) -> SSAValue | None:
-    """The published weights as the step starts: the argument whose next version this publish makes."""
+    """The published weights as the step starts: the argument whose next version this one makes."""
     block = publish.parent_block()
     if block is None or block.last_op is None:
         return None
-    held = publish.weights.type
-    for argument, end in zip(block.args, block.last_op.operands, strict=False):
-        same = isinstance(argument.type, WeightsType) and isinstance(held, WeightsType)
-        if same and end is publish.results[0]:
-            return argument
-    return None
+    pairs = zip(block.args, block.last_op.operands, strict=False)
+    return next((start for start, end in pairs if end is publish.published), None)
 
 
 Rsched = Dialect("rsched", [SequenceOp, TaskOp, EdgeOp], [])

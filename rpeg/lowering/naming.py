@@ -14,7 +14,7 @@ TAKEN = frozenset({"rt", "main", *keyword.kwlist, *keyword.softkwlist, *dir(buil
 
 
 class PythonNames:
-    """Gives each value a name; one is free again once the value that has it is not read any more."""
+    """Gives each value a name; it is free again once the value that has it is not read any more."""
 
     def __init__(self, program: ProgramOp) -> None:
         self._order = {op: k for k, op in enumerate(program.walk())}

@@ -1,15 +1,18 @@
 """What every pass shares: its kind, refusals with a place, locations that survive rewrites."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from xdsl.dialects.builtin import ModuleOp, StringAttr, UnknownLoc
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, UnknownLoc
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.transforms.dead_code_elimination import DeadCodeElimination
 
-from rpeg.ir.declared import declarations, symbol_name
-from rpeg.ir.ops.declare import ExpectOp, ModelOp, PipelineOp
+from rpeg.ir.ops.declare import DeclareOp, ExpectOp, PipelineOp
 from rpeg.ir.ops.plan import PlaceOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.stages import stages, value_names
@@ -18,7 +21,9 @@ Kind = Literal["X", "S", "XS"]
 
 
 class RpegPass(ModulePass):
-    """A pass of ours. X: execution only, the same numbers; S: structural, needs an `allow` line; XS: X where it says."""
+    """A pass of ours. X: execution only, the same numbers; S: structural, needs an `allow` line;
+    XS: X where it says so.
+    """
 
     KIND: ClassVar[Kind] = "X"
 
@@ -68,40 +73,44 @@ class KeepLocations(RewritePattern):
             rewriter.operation_insertion_handler.remove(stamp)
 
 
-def drop_unused(pipeline: PipelineOp, before: set[str]) -> None:
-    """Drops what a rewrite left without a use: declarations, and lines about stages that are gone.
-
-    `before` names what was there before the rewrite: what a user declared and never used stays.
+@contextmanager
+def tidied(module: ModuleOp) -> Iterator[None]:
+    """Drops what the rewrite inside leaves without a use: values, declarations, and lines of plans
+    and `expect` about names that are gone. What was unused before stays.
     """
-    _drop_declarations(pipeline)
-    known = {*stages(pipeline), *value_names(pipeline)}
-    known |= {name for d in declarations(pipeline) if (name := symbol_name(d)) is not None}
-    gone = before - known
-    for op in list(pipeline.walk()):
-        if isinstance(op, PlaceOp) and op.title in gone:
-            op.detach()
-            op.erase()
-        if isinstance(op, ExpectOp) and op.target.data in gone:
-            op.detach()
-            op.erase()
+    before = {pipeline: _Named.of(pipeline) for pipeline in pipelines(module)}
+    yield
+    DeadCodeElimination().apply(Context(), module)
+    for pipeline, named in before.items():
+        for op in reversed(named.used):
+            if not op.used():
+                erase(op)
+        gone = named.names - _Named.of(pipeline).names
+        for line in list(pipeline.walk()):
+            if isinstance(line, PlaceOp | ExpectOp) and _subject(line) in gone:
+                erase(line)
 
 
-def names(pipeline: PipelineOp) -> set[str]:
-    """Names of the stages, values and declarations of a pipeline."""
-    declared = {n for d in declarations(pipeline) if (n := symbol_name(d)) is not None}
-    return declared | set(stages(pipeline)) | value_names(pipeline)
+@dataclass(frozen=True)
+class _Named:
+    """The names in a pipeline, and its declarations that something uses."""
+
+    names: frozenset[str]
+    used: tuple[DeclareOp, ...]
+
+    @staticmethod
+    def of(pipeline: PipelineOp) -> "_Named":
+        declared = [op for op in pipeline.body.block.ops if isinstance(op, DeclareOp)]
+        names = {*stages(pipeline), *value_names(pipeline), *(op.title for op in declared)}
+        return _Named(frozenset(names), tuple(op for op in declared if op.used()))
 
 
-def _drop_declarations(pipeline: PipelineOp) -> None:
-    for op in list(pipeline.body.block.ops):
-        if isinstance(op, ModelOp) and op.optim is None and not op.used():
-            op.detach()
-            op.erase()
+def _subject(line: PlaceOp | ExpectOp) -> str:
+    return line.title if isinstance(line, PlaceOp) else line.target.data
 
 
-def title(op: Operation) -> str:
-    """The name that an operation declares."""
-    held = op.properties.get("sym_name")
-    return held.data if isinstance(held, StringAttr) else ""
-
-
+def erase(op: Operation) -> None:
+    """Takes an operation out of its block."""
+    block = op.parent_block()
+    assert block is not None
+    block.erase_op(op)

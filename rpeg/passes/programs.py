@@ -1,21 +1,27 @@
-"""How operations of a scheduled step become instructions of a program: one function an operation."""
+"""How operations of a scheduled step become instructions of a program: one function each."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from xdsl.builder import Builder
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import InsertPoint
 
-from rpeg.ir.settings import python_value
 from rpeg.ir.base import RpegOp
+from rpeg.ir.declared import declaration
 from rpeg.ir.naming import trajectories_of
 from rpeg.ir.ops import effects, losses, regions, rewards, sampling, updates
 from rpeg.ir.ops.movement import PublishOp, clause_of, model_of
 from rpeg.ir.rrt import CallOp, ConstantOp, EveryOp, LoopOp
+from rpeg.ir.settings import python_value
 from rpeg.ir.stages import stages
-from rpeg.ir.types import DemosType, ResponseFieldType, TrajectoriesType, WeightsType
+from rpeg.ir.types import (
+    CursorType,
+    DemosType,
+    ResponseFieldType,
+    TrajectoriesType,
+)
 
 
 @dataclass
@@ -24,6 +30,10 @@ class Cannot(Exception):
 
     op: Operation
     why: str
+
+
+class NotHere(Exception):
+    """An operation needs what was refused already: that one message is enough."""
 
 
 @dataclass
@@ -47,10 +57,10 @@ class Program:
         *things: SSAValue,
         receiver: SSAValue | None = None,
         keywords: Mapping[str, SSAValue] | None = None,
-        **settings: Attribute | None,
+        settings: Mapping[str, Attribute | None] | None = None,
     ) -> CallOp:
         """Adds an instruction; settings that are None are left out."""
-        given = {k: v for k, v in settings.items() if v is not None}
+        given = {k: v for k, v in (settings or {}).items() if v is not None}
         op = self.builder.insert(CallOp.of(callee, things, given, keywords, receiver))
         op.location = at.location
         return op
@@ -62,37 +72,43 @@ class Program:
             new.name_hint = old.name_hint
 
     def value(self, value: SSAValue) -> SSAValue:
-        """What a value of the step became."""
-        if value in self.values:
-            return self.values[value]
-        owner = value.owner
-        if isinstance(owner, sampling.GetOp):
-            return self.objects[owner.symbol_name]
-        raise KeyError(value)
+        """What a value of the step became. Raises NotHere if its maker was refused."""
+        if isinstance(value.owner, sampling.GetOp):
+            return self.declared(value.owner.symbol_name)
+        if value not in self.values:
+            raise NotHere
+        return self.values[value]
+
+    def declared(self, name: str) -> SSAValue:
+        """What a declaration became. Raises NotHere if it was refused."""
+        if name not in self.objects:
+            raise NotHere
+        return self.objects[name]
 
     def model(self, op: Operation) -> SSAValue:
         """The trainer or frozen model that an operation works with."""
-        return self.objects[model_of(op) or ""]
+        return self.declared(_model(op))
 
     def engine(self, op: Operation) -> SSAValue:
         """The engine of the model that an operation samples from."""
-        model = model_of(op) or ""
-        if model not in self.engines:
-            raise Cannot(op, f"`{model}` is never updated: generating from a frozen model comes later")
-        return self.engines[model]
+        self.model(op)
+        name = _model(op)
+        if name not in self.engines:
+            raise Cannot(
+                op,
+                f"`{name}` samples, but no update of the step trains it: this does not compile yet",
+            )
+        return self.engines[name]
 
     def inside(self, builder: Builder) -> "Program":
         """The same program, with instructions going elsewhere."""
-        return Program(
-            self.run,
-            builder,
-            self.loop,
-            self.objects,
-            self.registers,
-            self.engines,
-            self.buffers,
-            self.values,
-        )
+        return replace(self, builder=builder)
+
+
+def _model(op: Operation) -> str:
+    name = model_of(op)
+    assert name is not None, op.name
+    return name
 
 
 Handler = Callable[[Program, RpegOp], None]
@@ -142,24 +158,23 @@ def _divides(op: Operation, size: int, what: str) -> None:
 def _batch(program: Program, op: RpegOp) -> None:
     assert isinstance(op, sampling.BatchOp)
     _divides(op, op.int_of("size"), f"a batch of {op.int_of('size')} rows")
-    cursor = op.source.type
-    data = program.objects[getattr(cursor, "symbol", "")]
-    program.results(op, program.call(op, "batch", receiver=data, **op.properties))
+    assert isinstance(op.source.type, CursorType)
+    data = program.declared(op.source.type.symbol)
+    program.results(op, program.call(op, "batch", receiver=data, settings=op.properties))
 
 
 @_compiles(sampling.GenerateOp)
 def _generate(program: Program, op: RpegOp) -> None:
-    weights = op.operands[0].type
-    assert isinstance(op, sampling.GenerateOp) and isinstance(weights, WeightsType)
-    if weights.lag != (0, 0):
-        raise Cannot(op, "generating from older weights (bounded asynchrony) does not compile yet")
+    assert isinstance(op, sampling.GenerateOp)
+    if isinstance(op.weights.owner, sampling.StaleOp):
+        raise NotHere
     if op.tools or op.int_of("max_turns") != 1:
         raise Cannot(op, "tools and several turns do not compile yet")
     _need(op, "routing", "free", "does not compile yet")
     _need(op, "dtype", _dtype_of(op), "differs from the model's: it does not compile yet")
     settings = {k: v for k, v in op.properties.items() if k not in ("bound", "overflow")}
     prompts = program.value(op.prompts)
-    made = program.call(op, "generate", prompts, receiver=program.engine(op), **settings)
+    made = program.call(op, "generate", prompts, receiver=program.engine(op), settings=settings)
     program.results(op, made)
     buffer = program.buffers[op]
     program.call(op, "put", *made.results, receiver=buffer)
@@ -169,22 +184,20 @@ def _generate(program: Program, op: RpegOp) -> None:
 
 
 def _dtype_of(op: RpegOp) -> object:
-    from rpeg.ir.declared import declaration
+    model = declaration(op, _model(op))
+    return python_value(model.properties.get("dtype")) if model is not None else None
 
-    model = declaration(op, model_of(op) or "")
-    held = model.properties.get("dtype") if model is not None else None
-    return held.data if isinstance(held, StringAttr) else None
+
+@_compiles(sampling.StaleOp)
+def _stale(program: Program, op: RpegOp) -> None:
+    raise Cannot(op, "older weights (bounded asynchrony) do not compile yet: read this step's")
 
 
 @_compiles(sampling.ScoreOp)
 def _score(program: Program, op: RpegOp) -> None:
-    scorer = op.operands[0].owner
-    if isinstance(op.operands[0].type, WeightsType):
-        raise Cannot(op, "reward models do not compile yet: score with a verifier")
-    if not isinstance(op.results[0].type, ResponseFieldType) or not isinstance(scorer, sampling.GetOp):
-        raise Cannot(op, "rewards a token do not compile yet")
-    y = program.value(op.operands[1])
-    program.results(op, program.call(op, "score", y, receiver=program.value(op.operands[0])))
+    assert isinstance(op, sampling.ScoreOp)
+    scorer, y = program.value(op.scorer), program.value(op.trajectories)
+    program.results(op, program.call(op, "score", y, receiver=scorer))
 
 
 @_compiles(sampling.LogprobOp)
@@ -200,10 +213,10 @@ def _on_policy(program: Program, op: RpegOp) -> None:
     program.values[op.results[0]] = constant.results[0]
 
 
-@_compiles(rewards.WeightedSumOp)
+@_compiles(rewards.WeightedSumOp, losses.KlLossOp, losses.EntropyBonusOp, losses.CrossEntropyOp)
 def _pure(program: Program, op: RpegOp) -> None:
     things = [program.value(v) for v in op.operands]
-    program.results(op, program.call(op, op.SURFACE, *things, **op.properties))
+    program.results(op, program.call(op, op.SURFACE, *things, settings=op.properties))
 
 
 @_compiles(rewards.GroupAdvantageOp, rewards.ImportanceOp)
@@ -212,7 +225,7 @@ def _of_trajectories(program: Program, op: RpegOp) -> None:
     y = trajectories_of(op.operands[0])
     assert y is not None
     things = [program.value(v) for v in (y, *op.operands)]
-    program.results(op, program.call(op, op.SURFACE, *things, **op.properties))
+    program.results(op, program.call(op, op.SURFACE, *things, settings=op.properties))
 
 
 @_compiles(losses.PpoClipOp, losses.CispoOp, losses.PolicyGradientOp)
@@ -221,13 +234,8 @@ def _policy_loss(program: Program, op: RpegOp) -> None:
     weight = op.weights()
     things = [program.value(v) for v in op.operands if v is not weight]
     keywords = {"weight": program.value(weight)} if weight is not None else {}
-    made = program.call(op, op.SURFACE, *things, keywords=keywords, **op.properties)
+    made = program.call(op, op.SURFACE, *things, keywords=keywords, settings=op.properties)
     program.results(op, made)
-
-
-@_compiles(losses.KlLossOp, losses.EntropyBonusOp, losses.CrossEntropyOp)
-def _loss(program: Program, op: RpegOp) -> None:
-    _pure(program, op)
 
 
 @_compiles(updates.UpdateOp)
@@ -238,7 +246,7 @@ def _update(program: Program, op: RpegOp) -> None:
         size, parts = _samples(loss), op.int_of("minibatches")
         _divides(op, size // parts, f"a minibatch of {size} / {parts} = {size // parts} samples")
     terms = [program.value(v) for v in op.losses]
-    program.call(op, "update", *terms, receiver=program.model(op), **op.properties)
+    program.call(op, "update", *terms, receiver=program.model(op), settings=op.properties)
 
 
 def _samples(loss: SSAValue) -> int:
@@ -251,13 +259,14 @@ def _samples(loss: SSAValue) -> int:
 
 @_compiles(PublishOp)
 def _publish(program: Program, op: RpegOp) -> None:
-    publish(program, op, model_of(op) or "")
+    publish(program, op, _model(op))
 
 
 def publish(program: Program, at: Operation, model: str) -> None:
     """A publish is a pair for the engine: swap the weights, reset the prefix cache."""
+    trainer = program.declared(model)
     register, engine = program.registers[model], program.engines[model]
-    program.call(at, "publish", program.objects[model], receiver=register)
+    program.call(at, "publish", trainer, receiver=register)
     program.call(at, "swap_weights", register, receiver=engine)
     program.call(at, "reset_prefix_cache", receiver=engine)
 
@@ -282,14 +291,16 @@ def _eval(program: Program, op: RpegOp) -> None:
     if op.tools or op.int_of("max_turns") != 1:
         raise Cannot(op, "tools and several turns do not compile yet")
     things = [program.engine(op), program.value(op.prompts), program.value(op.scorer)]
-    made = program.call(op, "evaluate", *things, name=_title(op), **op.properties)
+    made = program.call(op, "evaluate", *things, settings={"name": _title(op), **op.properties})
     program.results(op, made)
 
 
 @_compiles(effects.EvalLossOp)
 def _eval_loss(program: Program, op: RpegOp) -> None:
     things = [program.model(op), program.value(op.operands[1])]
-    made = program.call(op, "evaluate_loss", *things, name=_title(op), **op.properties)
+    made = program.call(
+        op, "evaluate_loss", *things, settings={"name": _title(op), **op.properties}
+    )
     program.results(op, made)
 
 
@@ -300,38 +311,36 @@ def _title(op: RpegOp) -> Attribute:
 
 @_compiles(effects.CheckpointOp)
 def _checkpoint(program: Program, op: RpegOp) -> None:
-    program.call(op, "checkpoint", receiver=program.run, **op.properties)
+    program.call(op, "checkpoint", receiver=program.run, settings=op.properties)
 
 
 @_compiles(effects.ExportOp)
 def _export(program: Program, op: RpegOp) -> None:
-    program.call(op, "export", program.model(op), receiver=program.run, **op.properties)
+    program.call(op, "export", program.model(op), receiver=program.run, settings=op.properties)
 
 
 @_compiles(effects.StopOp)
 def _stop(program: Program, op: RpegOp) -> None:
     metric = program.value(op.operands[0])
-    program.call(op, "stop", metric, receiver=program.run, **op.properties)
+    program.call(op, "stop", metric, receiver=program.run, settings=op.properties)
 
 
 def report(program: Program, step: Operation) -> None:
     """Reports the rewards of each batch of trajectories, and writes the rollouts."""
     for op in step.regions[0].block.ops:
-        if not isinstance(op, sampling.GenerateOp) or op.results[0] not in program.values:
-            continue
-        fields: dict[str, SSAValue] = {}
-        for value in _rewards(step, op.results[0]):
-            fields[value.name_hint or "reward"] = program.values[value]
-        program.call(op, "report", program.values[op.results[0]], receiver=program.run, keywords=fields)
+        if isinstance(op, sampling.GenerateOp):
+            fields = {v.name_hint or "reward": program.value(v) for v in _rewards(step, op)}
+            y = program.value(op.trajectories)
+            program.call(op, "report", y, receiver=program.run, keywords=fields)
 
 
-def _rewards(step: Operation, y: SSAValue) -> list[SSAValue]:
-    found = [r for op in step.regions[0].block.ops for r in op.results]
+def _rewards(step: Operation, generate: sampling.GenerateOp) -> list[SSAValue]:
+    """Rewards a response, in the order of the text."""
+    found = (r for op in step.regions[0].block.ops for r in op.results)
     return [
         r
         for r in found
         if isinstance(r.type, ResponseFieldType)
         and r.type.what == "reward"
-        and trajectories_of(r) is y
-        and isinstance(y.type, TrajectoriesType)
+        and trajectories_of(r) is generate.trajectories
     ]

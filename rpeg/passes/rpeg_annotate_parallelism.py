@@ -1,5 +1,6 @@
 """`rpeg-annotate-parallelism`: from L0 to L1, where every stage runs and in which layout."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from xdsl.builder import Builder
@@ -12,16 +13,16 @@ from rpeg.ir.attributes import RecordAttr, plain
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.ops.effects import EvalOp
-from rpeg.ir.ops.movement import CLAUSES, POOL, PublishOp, RanksOp, model_of
+from rpeg.ir.ops.movement import POOL, PublishOp, RanksOp, model_of
 from rpeg.ir.ops.plan import PlaceOp, PlanOp
 from rpeg.ir.ops.sampling import GenerateOp, ScoreOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.ops.updates import UpdateOp
-from rpeg.ir.records import CLAUSES as CLAUSE_ROWS
+from rpeg.ir.records import CLAUSES
 from rpeg.ir.settings import python_value
 from rpeg.ir.stages import stage_name, stages
 from rpeg.ir.types import WeightsType
-from rpeg.passes.base import PassRefused, RpegPass, pipelines, step
+from rpeg.passes.base import PassRefused, RpegPass, erase, pipelines, step
 
 ALL = "all"
 
@@ -29,20 +30,21 @@ ALL = "all"
 @dataclass(frozen=True)
 class RpegAnnotateParallelismPass(RpegPass):
     """
-    Takes the layout from a plan of the file (`plan=NAME`), or gives every stage the same one from the
-    options: a process group `all` of dp x tp x pp x cp ranks. Every stage gets its `pool` and clauses, and
-    the publishing of new weights to engines becomes explicit, as a state of its own.
+    Takes the layout from a plan of the file (`plan=NAME`), or gives every stage the same one from
+    the options: a process group `all` of dp x tp x pp x cp ranks. Every stage gets its `pool` and
+    clauses, and the publishing of new weights to engines becomes explicit, as a state of its own.
 
     Before:
-        rpeg.step i < 300 (%actor: !rpeg.weights<@actor, policy>, ...) {
+        rpeg.step i < 300 (%actor : !rpeg.weights<@actor, policy>, ...) {
           %y, %lp = rpeg.generate %actor, %q {n = 8 : i64, ...}
           %actor_1, %actor_opt_1 = rpeg.update %actor, %actor_opt, %pg {...}
           rpeg.yield %actor_1, ...
     After:
         rpeg.ranks @all 0 to 1
-        rpeg.step i < 300 (%actor: ..., %actor_published: !rpeg.weights<@actor, policy>) {
-          %y, %lp = rpeg.generate %actor_published, %q {n = 8 : i64, ..., pool = "all", par = #rpeg.record<par, {dp = 2 : i64, ...}>}
-          %actor_1, %actor_opt_1 = rpeg.update %actor, %actor_opt, %pg {..., pool = "all", par = ...}
+        rpeg.step i < 300 (%actor : ..., %actor_published : !rpeg.weights<@actor, policy>) {
+          %y, %lp = rpeg.generate %actor_published, %q {n = 8 : i64, ...}
+            attributes {pool = "all", par = #rpeg.record<par, {dp = 2 : i64, ...}>}
+          %actor_1, %actor_opt_1 = rpeg.update %actor, %actor_opt, %pg {...} attributes {...}
           %actor_published_1 = rpeg.publish %actor_1
           rpeg.yield %actor_1, ..., %actor_published_1
     """
@@ -82,8 +84,7 @@ def _plan(pipeline: PipelineOp, name: str) -> PlanOp:
 def _drop_plans(pipeline: PipelineOp) -> None:
     for op in list(pipeline.body.block.ops):
         if isinstance(op, PlanOp):
-            op.detach()
-            op.erase()
+            erase(op)
 
 
 @dataclass
@@ -109,7 +110,7 @@ class FromOptions:
 
 def par(**widths: int) -> RecordAttr:
     """A layout: the defaults of the clause with these widths."""
-    row = CLAUSE_ROWS["par"]
+    row = CLAUSES["par"]
     held = {n: plain(widths[n]) if n in widths else s.default for n, s in row.settings.items()}
     return RecordAttr.make("par", {n: v for n, v in held.items() if v is not None})
 
@@ -122,7 +123,7 @@ class FromPlan:
     width: dict[str, int] = field(default_factory=dict[str, int])
 
     def groups(self, pipeline: PipelineOp) -> list[RanksOp]:
-        """One group a pool of processes, numbered in the order of the plan; pools of CPU cores have none."""
+        """One group a pool of processes, in the order of the plan; pools of CPU cores have none."""
         for place in self.plan.places:
             layout = place.clause("par")
             if layout is not None:
@@ -144,7 +145,7 @@ class FromPlan:
             raise PassRefused(stage, text)
         pool = self._pool(line, stage)
         stage.attributes[POOL] = StringAttr(pool)
-        stage.attributes.update({c.kind: c for c in line.clauses if c.kind in CLAUSES})
+        stage.attributes.update({c.kind: c for c in line.clauses})
 
     def _pool(self, line: PlaceOp, stage: RpegOp) -> str:
         """Verifiers on a pool of cores belong to the processes that read their rewards."""
@@ -171,16 +172,13 @@ def size_of(layout: RecordAttr) -> int:
 def publish(op: StepOp) -> None:
     """Makes the publishing of each trained model that an engine reads explicit."""
     for update in [o for o in op.body.block.ops if isinstance(o, UpdateOp)]:
-        readers = [r for r in op.walk() if _engine_reads(r, update.makes())]
+        engines = (r for r in op.walk() if isinstance(r, GenerateOp | EvalOp))
+        readers = [r for r in engines if model_of(r) == update.makes()]
         if readers:
             _publish_one(op, update, readers)
 
 
-def _engine_reads(op: object, model: str) -> bool:
-    return isinstance(op, GenerateOp | EvalOp) and model_of(op) == model
-
-
-def _publish_one(op: StepOp, update: UpdateOp, readers: list[RpegOp]) -> None:
+def _publish_one(op: StepOp, update: UpdateOp, readers: Sequence[RpegOp]) -> None:
     block, model = op.body.block, update.makes()
     register = block.insert_arg(update.weights.type, len(block.args))
     register.name_hint = f"{model}_published"
@@ -198,7 +196,7 @@ def _publish_one(op: StepOp, update: UpdateOp, readers: list[RpegOp]) -> None:
 def _published(
     read: SSAValue, register: BlockArgument, published: SSAValue, update: UpdateOp
 ) -> SSAValue:
-    """What an engine reads instead: the register as the step starts, or what this step publishes."""
+    """What an engine reads: the register as the step starts, or what this step publishes."""
     if read is update.updated:
         return published
     held = read.type

@@ -1,9 +1,11 @@
 """`rpeg-canonicalize`: one way to say each thing."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.pattern_rewriter import (
     GreedyRewritePatternApplier,
     PatternRewriter,
@@ -11,11 +13,11 @@ from xdsl.pattern_rewriter import (
     RewritePattern,
     op_type_rewrite_pattern,
 )
-from xdsl.transforms.common_subexpression_elimination import CommonSubexpressionElimination
-from xdsl.transforms.dead_code_elimination import DeadCodeElimination
+from xdsl.traits import is_side_effect_free
 
 from rpeg.ir.ops.rewards import WeightedSumOp
-from rpeg.passes.base import KeepLocations, RpegPass, drop_unused, names, pipelines
+from rpeg.ir.stages import STAGE
+from rpeg.passes.base import KeepLocations, RpegPass, pipelines, step, tidied
 
 
 class SumOfOne(RewritePattern):
@@ -30,8 +32,8 @@ class SumOfOne(RewritePattern):
 @dataclass(frozen=True)
 class RpegCanonicalizePass(RpegPass):
     """
-    Removes values that nothing reads and operations that compute the same thing twice, and simplifies
-    sums of one reward. Operations with an effect (eval, checkpoint, export, stop) stay.
+    Removes values that nothing reads and operations that compute the same thing twice, and
+    simplifies sums of one reward. Operations with an effect (eval, checkpoint, export, stop) stay.
 
     Before:
         %r = rpeg.weighted_sum %acc {weights = [1.0 : f64]}
@@ -43,10 +45,30 @@ class RpegCanonicalizePass(RpegPass):
     name = "rpeg-canonicalize"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        before = {id(p): names(p) for p in pipelines(op)}
-        patterns = GreedyRewritePatternApplier([SumOfOne()], ctx=ctx, dce_enabled=False)
-        PatternRewriteWalker(KeepLocations(patterns)).rewrite_module(op)
-        CommonSubexpressionElimination().apply(ctx, op)
-        DeadCodeElimination().apply(ctx, op)
-        for pipeline in pipelines(op):
-            drop_unused(pipeline, before[id(pipeline)])
+        with tidied(op):
+            patterns = GreedyRewritePatternApplier([SumOfOne()], ctx=ctx, dce_enabled=False)
+            PatternRewriteWalker(KeepLocations(patterns)).rewrite_module(op)
+            for pipeline in pipelines(op):
+                _merge(step(pipeline).body.block, {})
+
+
+def _merge(block: Block, known: dict[Hashable, Operation]) -> None:
+    """The second of two operations that compute the same becomes the first; in text order.
+
+    xDSL's own elimination keeps apart what differs in the name of its stage.
+    """
+    for op in block.ops:
+        for region in op.regions:
+            _merge(region.block, dict(known))
+        if op.regions or not is_side_effect_free(op):
+            continue
+        first = known.setdefault(_computes(op), op)
+        if first is not op:
+            for old, new in zip(op.results, first.results, strict=True):
+                SSAValue.replace_all_uses_with(old, new)
+
+
+def _computes(op: Operation) -> Hashable:
+    """What is equal for operations that compute the same: all but the name of the stage."""
+    notes = frozenset((k, v) for k, v in op.attributes.items() if k != STAGE)
+    return type(op), op.operands[:], frozenset(op.properties.items()), notes

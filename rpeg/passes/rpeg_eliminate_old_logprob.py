@@ -1,63 +1,62 @@
 """`rpeg-eliminate-old-logprob`: no forward pass for log-probs that the update computes anyway."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation
-from xdsl.transforms.dead_code_elimination import DeadCodeElimination
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from rpeg.ir.ops.losses import CispoOp, PpoClipOp
 from rpeg.ir.ops.sampling import LogprobOp, OnPolicyLogprobOp
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.types import TrajectoriesType
-from rpeg.passes.base import RpegPass, drop_unused, names, pipelines
+from rpeg.passes.base import RpegPass, tidied
 
 
 @dataclass(frozen=True)
 class RpegEliminateOldLogprobPass(RpegPass):
     """
-    Where an update takes one optimizer step on trajectories of the current weights, the old log-probs of
-    its clipped losses are the ones that its own forward pass computes, detached: the operation that
-    computes them apart goes.
+    Where an update takes one optimizer step on trajectories of the current weights, the old
+    log-probs of its clipped losses are the ones that its own forward pass computes, detached: the
+    operation that computes them apart goes.
 
-    It keeps the pass where it is not exact: several optimizer steps (exact for the first minibatch only),
-    stale trajectories, replayed routing, or log-probs that something else reads too.
+    It keeps the operation where it is not exact: several optimizer steps (exact for the first
+    minibatch only), stale trajectories, replayed routing; and where something else reads it too.
 
     Before:
         %lp_old = rpeg.logprob %actor, %y {stage = "lp_old"}
         %pg = rpeg.loss.ppo_clip %y, %adv, %lp_old {...}
-        %actor_1, %actor_opt_1 = rpeg.update %actor, %actor_opt, %pg {epochs = 1 : i64, minibatches = 1 : i64, ...}
+        %actor_1, %actor_opt_1 = rpeg.update %actor, %actor_opt, %pg {epochs = 1 : i64, ...}
     After:
-        %old = rpeg.on_policy_logprob %y
-        %pg = rpeg.loss.ppo_clip %y, %adv, %old {...}
-        %actor_1, %actor_opt_1 = rpeg.update %actor, %actor_opt, %pg {epochs = 1 : i64, minibatches = 1 : i64, ...}
+        %lp_old = rpeg.on_policy_logprob %y
+        %pg = rpeg.loss.ppo_clip %y, %adv, %lp_old {...}
+        %actor_1, %actor_opt_1 = rpeg.update %actor, %actor_opt, %pg {epochs = 1 : i64, ...}
     """
 
     name = "rpeg-eliminate-old-logprob"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for pipeline in pipelines(op):
-            before = names(pipeline)
-            for loss in list(_exact(pipeline)):
-                _replace(loss)
-            DeadCodeElimination().apply(ctx, op)
-            drop_unused(pipeline, before)
+        with tidied(op):
+            for old in [o for o in op.walk() if isinstance(o, LogprobOp) and _exact(o)]:
+                _replace(old)
 
 
-def _exact(root: Operation) -> Iterator[PpoClipOp | CispoOp]:
-    """Clipped losses whose old log-probs equal those of the update that reads them."""
-    for loss in root.walk():
-        if not isinstance(loss, PpoClipOp | CispoOp):
-            continue
-        old, y = loss.old.owner, loss.trajectories.type
-        if not isinstance(old, LogprobOp) or not isinstance(y, TrajectoriesType):
-            continue
-        current = isinstance(old.weights.owner, Block) and y.lag == (0, 0)
-        users = [use.operation for use in loss.loss.uses]
-        if current and users and all(_one_step(u, old) for u in users):
-            yield loss
+def _exact(old: LogprobOp) -> bool:
+    """Whether every reader is a clipped loss of an update that computes the same itself."""
+    y = old.trajectories.type
+    current = isinstance(old.weights.owner, Block)
+    if not current or not isinstance(y, TrajectoriesType) or y.lag != (0, 0):
+        return False
+    readers = [use.operation for use in old.logprobs.uses]
+    return bool(readers) and all(_clips_against(r, old) for r in readers)
+
+
+def _clips_against(reader: Operation, old: LogprobOp) -> bool:
+    if not isinstance(reader, PpoClipOp | CispoOp) or reader.old is not old.logprobs:
+        return False
+    users = [use.operation for use in reader.loss.uses]
+    return bool(users) and all(_one_step(user, old) for user in users)
 
 
 def _one_step(user: Operation, old: LogprobOp) -> bool:
@@ -69,10 +68,8 @@ def _one_step(user: Operation, old: LogprobOp) -> bool:
     )
 
 
-def _replace(loss: PpoClipOp | CispoOp) -> None:
-    block = loss.parent_block()
-    assert block is not None
-    new = OnPolicyLogprobOp.make([loss.trajectories], location=loss.old.owner.location)  # type: ignore[union-attr]
-    new.results[0].name_hint = loss.old.name_hint
-    block.insert_op_before(new, loss)
-    loss.operands[2] = new.results[0]
+def _replace(old: LogprobOp) -> None:
+    new = OnPolicyLogprobOp.make([old.trajectories], location=old.location)
+    Rewriter.insert_op(new, InsertPoint.before(old))
+    new.logprobs.name_hint = old.logprobs.name_hint
+    old.logprobs.replace_all_uses_with(new.logprobs)

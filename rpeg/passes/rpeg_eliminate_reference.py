@@ -4,21 +4,21 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
-from xdsl.transforms.dead_code_elimination import DeadCodeElimination
+from xdsl.ir import SSAValue
 
 from rpeg.ir.ops.losses import KlLossOp
 from rpeg.ir.ops.rewards import KlPenaltyOp
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.types import TokenFieldType
-from rpeg.passes.base import RpegPass, drop_unused, names, pipelines
+from rpeg.passes.base import RpegPass, tidied
 
 
 @dataclass(frozen=True)
 class RpegEliminateReferencePass(RpegPass):
     """
-    Drops KL terms with coefficient 0 from the updates, and with them the log-probs of the reference and the
-    reference model itself where nothing else reads them. An update's only loss stays.
+    Drops KL terms with coefficient 0 from the updates and from per-token rewards, and with them the
+    log-probs of the reference and the reference model itself where nothing else reads them. An
+    update's only loss stays.
 
     Before:
         %lp_ref = rpeg.logprob %ref, %y {stage = "lp_ref"}
@@ -31,23 +31,25 @@ class RpegEliminateReferencePass(RpegPass):
     name = "rpeg-eliminate-reference"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for pipeline in pipelines(op):
-            before = names(pipeline)
-            for inner in list(pipeline.walk()):
-                _without_kl(inner)
-            DeadCodeElimination().apply(ctx, op)
-            drop_unused(pipeline, before)
+        with tidied(op):
+            for inner in list(op.walk()):
+                if isinstance(inner, UpdateOp):
+                    _without_zero_losses(inner)
+                elif isinstance(inner, KlPenaltyOp) and _changes_nothing(inner):
+                    inner.penalised.replace_all_uses_with(inner.reward)
 
 
-def _without_kl(op: Operation) -> None:
-    if isinstance(op, UpdateOp):
-        kept = [v for v in op.losses if not _is_zero(v.owner)]
-        if kept:
-            op.operands = [op.weights, op.optimizer, *kept]
-    elif isinstance(op, KlPenaltyOp) and op.coef_state is None and op.float_of("coef") == 0.0:
-        if isinstance(op.reward.type, TokenFieldType):
-            op.penalised.replace_all_uses_with(op.reward)
+def _without_zero_losses(update: UpdateOp) -> None:
+    kept = [loss for loss in update.losses if not _is_zero(loss)]
+    if kept:
+        update.operands = [update.weights, update.optimizer, *kept]
 
 
-def _is_zero(owner: object) -> bool:
-    return isinstance(owner, KlLossOp) and owner.float_of("coef") == 0.0
+def _is_zero(loss: SSAValue) -> bool:
+    return isinstance(loss.owner, KlLossOp) and loss.owner.float_of("coef") == 0.0
+
+
+def _changes_nothing(penalty: KlPenaltyOp) -> bool:
+    """A penalty of zero on rewards a token; on those a response it still spreads them."""
+    per_token = isinstance(penalty.reward.type, TokenFieldType)
+    return per_token and penalty.coef_state is None and penalty.float_of("coef") == 0.0

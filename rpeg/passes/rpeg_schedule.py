@@ -1,7 +1,9 @@
 """`rpeg-schedule`: from L1 to L2, the order in which each process group runs its tasks."""
 
 import heapq
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
@@ -17,12 +19,16 @@ from rpeg.ir.rsched import TASK, EdgeOp, SequenceOp, TaskOp, dependences, label_
 from rpeg.ir.stages import stage_name
 from rpeg.passes.base import PassRefused, RpegPass, pipelines, step
 
+Before = Mapping[Operation, Mapping[Operation, str]]
+"""Task -> the tasks that run before it, and why."""
+
 
 @dataclass(frozen=True)
 class RpegSchedulePass(RpegPass):
     """
-    Labels the operations of the step as tasks and writes the sequence of each process group: program
-    order, with readers of an old version before what replaces it, and the edges that cross steps.
+    Labels the operations of the step as tasks and writes the sequence of each process group:
+    program order, with readers of an old version before what replaces it, and the edges that cross
+    steps.
 
     After:
         rsched.sequence @all {
@@ -89,30 +95,41 @@ def _wanted(op: Operation) -> str:
 
 
 def program_order(op: StepOp) -> list[Operation]:
-    """The tasks in an order that keeps every dependence, and the text's order wherever that is free."""
+    """The tasks, every dependence kept: in the order of the text wherever that is free."""
     tasks = [o for o in op.body.block.ops if label_of(o) is not None]
     number = {o: k for k, o in enumerate(tasks)}
-    waits = dict.fromkeys(tasks, 0)
-    followers: dict[Operation, list[Operation]] = {o: [] for o in tasks}
-    for first, second, _ in dependences(op.body.block):
+    before: dict[Operation, dict[Operation, str]] = {o: {} for o in tasks}
+    for first, second, why in dependences(op.body.block):
         if first in number and second in number:
-            followers[first].append(second)
-            waits[second] += 1
-    ready = [number[o] for o, count in waits.items() if not count]
-    heapq.heapify(ready)
+            before[second][first] = why
     order: list[Operation] = []
+    ready = [number[o] for o in tasks if not before[o]]
+    waits = {o: len(firsts) for o, firsts in before.items()}
     while ready:
         task = tasks[heapq.heappop(ready)]
         order.append(task)
-        for follower in followers[task]:
+        for follower in (o for o in tasks if task in before[o]):
             waits[follower] -= 1
             if not waits[follower]:
                 heapq.heappush(ready, number[follower])
     if len(order) < len(tasks):
-        stuck = next(o for o in tasks if waits[o])
-        text = f"`{label_of(stuck)}` waits for itself: its dependences form a cycle within the step"
-        raise PassRefused(stuck, text)
+        raise _cycle(before, set(order))
     return order
+
+
+def _cycle(before: Before, done: set[Operation]) -> PassRefused:
+    """A refusal that goes once around a cycle of tasks that wait for each other."""
+    seen: list[Operation] = []
+    task = next(o for o in before if o not in done)
+    while task not in seen:
+        seen.append(task)
+        task = next(o for o in before[task] if o not in done)
+    around = [*seen[seen.index(task) :], task]
+    waits = (
+        f"`{label_of(later)}` runs after `{label_of(first)}` ({before[later][first]})"
+        for later, first in pairwise(around)
+    )
+    return PassRefused(task, f"no order of the step's tasks works: {', '.join(waits)}")
 
 
 def _across_steps(op: StepOp) -> list[EdgeOp]:
@@ -129,5 +146,3 @@ def _across_steps(op: StepOp) -> list[EdgeOp]:
             if target is not None:
                 edges.append(EdgeOp.of(label_of(source) or "", target, 1))
     return edges
-
-

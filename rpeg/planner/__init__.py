@@ -1,1 +1,1 @@
-"""The choice of a plan. So far one choice is made: how many processes share a data-parallel layout."""
+"""The choice of a plan: so far, how many processes share a data-parallel layout."""

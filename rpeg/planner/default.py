@@ -25,9 +25,7 @@ def divisible(pipeline: PipelineOp) -> int:
     for op in pipeline.walk():
         if isinstance(op, BatchOp):
             share = gcd(share, op.int_of("size"))
-    group = max(
-        (op.int_of("n") for op in pipeline.walk() if isinstance(op, GenerateOp)), default=1
-    )
+    group = max((op.int_of("n") for op in pipeline.walk() if isinstance(op, GenerateOp)), default=1)
     parts = max(
         (op.int_of("minibatches") for op in pipeline.walk() if isinstance(op, UpdateOp)), default=1
     )

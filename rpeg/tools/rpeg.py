@@ -48,12 +48,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="rpeg",
-        description="Training pipelines of reasoning language models, as graphs that a compiler can see.",
+        description="Training pipelines of language models, as graphs that a compiler can see.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"rpeg {rpeg.__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", title="commands"
+    )
     for name in COMMANDS:
         module = importlib.import_module(f"rpeg.tools.commands.{name}")
         sub = commands.add_parser(name, help=module.HELP, description=module.HELP)

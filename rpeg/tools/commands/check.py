@@ -8,7 +8,7 @@ import json
 from rpeg.frontend.overrides import dump_params
 from rpeg.ir.diagnostics import Diagnostic, has_errors
 from rpeg.passes.base import pipelines
-from rpeg.tools.compiling import overrides_of
+from rpeg.tools.compiling import load_with
 from rpeg.tools.console import FAILED, OK, read, report
 
 HELP = "check a file: every problem at once, with its place"
@@ -17,7 +17,9 @@ HELP = "check a file: every problem at once, with its place"
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.add_argument("file", metavar="FILE[:PIPELINE]")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="another value for a param")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="another value for a param"
+    )
     parser.add_argument("--params", action="store_true", help="print the value of every param")
     parser.add_argument("--json", action="store_true", help="print the messages as JSON")
 
@@ -25,7 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Checks the file."""
     source = read(options.file)
-    loaded = overrides_of(options.set, source)
+    loaded = load_with(options.set, source)
     if options.json:
         print(json.dumps([_record(d) for d in loaded.diagnostics], indent=2))
         return FAILED if has_errors(loaded.diagnostics) else OK

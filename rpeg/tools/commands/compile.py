@@ -6,10 +6,8 @@ import argparse
 import os
 from pathlib import Path
 
-from rpeg.frontend import SOURCE_HASH
-from rpeg.ir.settings import python_value
 from rpeg.lowering.package import CannotWrite, package, programs, write
-from rpeg.lowering.python import Origin
+from rpeg.lowering.python import Origin, source_hash
 from rpeg.tools.compiling import Choice, compile_text, load_programs
 from rpeg.tools.console import OK, Failure, Source, read
 
@@ -18,27 +16,41 @@ HELP = "write the program of a pipeline as a readable Python package"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.add_argument("file", metavar="FILE[:PIPELINE]", help=".rpeg text, or .mlir with rrt.program")
-    parser.add_argument("-o", "--out", required=True, type=Path, metavar="DIR", help="folder to write")
+    parser.add_argument(
+        "file", metavar="FILE[:PIPELINE]", help=".rpeg text, or .mlir with rrt.program"
+    )
+    parser.add_argument(
+        "-o", "--out", required=True, type=Path, metavar="DIR", help="folder to write"
+    )
     parser.add_argument("--force", action="store_true", help="replace an edited package")
     layout_arguments(parser)
 
 
 def layout_arguments(parser: argparse.ArgumentParser) -> None:
     """Options that choose what is compiled, and for how many processes."""
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="another value for a param")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="another value for a param"
+    )
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--processes", type=positive, metavar="N", help="data-parallel processes (default: this machine's)")
+    where.add_argument(
+        "--processes",
+        type=positive,
+        metavar="N",
+        help="data-parallel processes (default: this machine's)",
+    )
     where.add_argument("--plan", metavar="NAME", help="a plan of the file")
-    parser.add_argument("--allow-python", action="store_true", help="permit python: sources, which run code of yours")
+    parser.add_argument(
+        "--allow-python",
+        action="store_true",
+        help="permit python: sources, which run code of yours",
+    )
 
 
 def positive(text: str) -> int:
     """A whole number of at least 1."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("expected at least 1")
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, not {text}")
+    return int(text)
 
 
 def choice_of(options: argparse.Namespace, needs_files: bool = False) -> Choice:
@@ -61,25 +73,13 @@ def compile_to(source: Source, choice: Choice, out: Path, force: bool, gpus: int
         module = load_programs(source)
     else:
         module = compile_text(source, choice, gpus)
-    found = programs(module)
-    if len(found) != 1:
-        raise Failure(f"{source.path} holds {len(found)} programs: one package is for one")
+    (program,) = programs(module)
+    origin = Origin(source.path.name, source_hash(program))
     root = os.path.relpath(source.folder, out.resolve())
     try:
-        write(package(module, Origin(source.path.name, _sha256(module)), root), out, force)
+        write(package(module, origin, root), out, force)
     except CannotWrite as error:
         raise Failure(str(error)) from None
     except OSError as error:
         raise Failure(f"{error.filename}: {error.strerror}") from None
-    return found[0].process_count
-
-
-def _sha256(module: object) -> str:
-    """The hash that the program itself names as its source's."""
-    from xdsl.dialects.builtin import ModuleOp
-
-    assert isinstance(module, ModuleOp)
-    start = programs(module)[0].start
-    assert start is not None
-    held = python_value(start.settings.get("source_sha256"))
-    return held if isinstance(held, str) else str(module.attributes.get(SOURCE_HASH))
+    return program.process_count

@@ -15,8 +15,12 @@ HELP = "print pipelines in canonical form, or rewrite their files"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.add_argument("files", nargs="+", metavar="FILE", help=".rpeg file, or - for standard input")
-    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if a file would change")
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help=".rpeg file, or - for standard input"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; exit 1 if a file would change"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

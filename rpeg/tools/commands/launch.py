@@ -14,8 +14,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.add_argument("package", type=Path, metavar="DIR", help="what rpeg compile wrote")
     parser.add_argument("--seed", type=int, metavar="N", help="the run's seed (default: 0)")
-    parser.add_argument("--run-dir", type=Path, metavar="DIR", help="where its files go (default: runs/PIPELINE)")
-    parser.add_argument("--allow-python", action="store_true", help="permit python: sources, which run code of yours")
+    parser.add_argument(
+        "--run-dir", type=Path, metavar="DIR", help="where its files go (default: runs/PIPELINE)"
+    )
+    parser.add_argument(
+        "--allow-python",
+        action="store_true",
+        help="permit python: sources, which run code of yours",
+    )
 
 
 def run(options: argparse.Namespace) -> int:

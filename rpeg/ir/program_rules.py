@@ -1,0 +1,138 @@
+"""Rules of programs (L3): names, settings and values of instructions, fresh caches of engines.
+
+`rpeg.ir.rrt` calls them from its verifiers. They hold back everything that could not be written as
+a literal or a name, so that making text needs no checks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, StringAttr
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from rpeg.ir import violations
+from rpeg.ir.attributes import BytesAttr, RecordAttr, SecondsAttr
+from rpeg.ir.declared import enclosing
+from rpeg.ir.instructions import ANY, PAIRS, RECORDS, Instruction
+from rpeg.ir.violations import Violation, hint
+
+if TYPE_CHECKING:
+    from rpeg.ir.rrt import CallOp, ProgramOp
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+SHA256 = re.compile(r"[0-9a-f]{64}")
+
+# ---- names
+
+
+def name_violations(program: ProgramOp) -> Iterator[Violation]:
+    """Names that stand outside of string literals: in file names, comments and headers."""
+    if not NAME.fullmatch(program.pool.data):
+        yield Violation(f"a process group has a plain name, not {program.pool}")
+    start = program.start
+    for setting, form in (("pipeline", NAME), ("source_sha256", SHA256)):
+        held = start.settings.get(setting) if start is not None else None
+        if held is not None and not (isinstance(held, StringAttr) and form.fullmatch(held.data)):
+            what = "a plain name" if form is NAME else "64 hexadecimal digits"
+            yield Violation(f"start: {setting} is {what}, not {held}")
+
+
+# ---- settings
+
+
+def setting_violations(call: CallOp, row: Instruction) -> Iterator[Violation]:
+    """Unknown and missing settings, and values that no literal stands for."""
+    titled = ("name",) if "Name" in row.things else ()
+    known = {*row.settings, *row.optional, *titled}
+    named = {*known, *row.keywords}
+    unknown = {*call.settings} - known | (set() if row.free else {*call.named} - named)
+    for name in sorted(unknown):
+        text = f"{row.name} has no setting `{name}`{hint(name, named)}"
+        yield Violation(text, violations.setting(name))
+    missing = [n for n in (*titled, *row.settings) if n not in {*call.settings, *call.named}]
+    if missing:
+        yield Violation(f"{row.name} needs the setting `{missing[0]}`")
+    for name, value in call.settings.items():
+        if isinstance(value, RecordAttr):
+            yield from _record_violations(name, value)
+        elif not _is_literal(value):
+            text = f"{row.name}: `{name}` can't be {value}: expected a number, a text or a list"
+            yield Violation(text, violations.setting(name))
+
+
+def _is_literal(value: Attribute) -> bool:
+    if isinstance(value, ArrayAttr):
+        return all(map(_is_literal, value))
+    return isinstance(value, StringAttr | IntegerAttr | FloatAttr | SecondsAttr | BytesAttr)
+
+
+def _record_violations(name: str, record: RecordAttr) -> Iterator[Violation]:
+    known = {**RECORDS, **PAIRS}
+    fields = known.get(record.kind)
+    if fields is None:
+        text = f"`{record.kind}` is no record of the runtime{hint(record.kind, known)}"
+        yield Violation(text, violations.setting(name))
+        return
+    if record.kind in PAIRS and not record.settings:
+        yield Violation(f"{record.kind} needs {fields[0]}", violations.setting(name))
+    for field, value in record.settings.items():
+        if field not in fields:
+            text = f"{record.kind} has no setting `{field}`{hint(field, fields)}"
+            yield Violation(text, violations.setting(f"{name}.{field}"))
+        elif not _is_literal(value):
+            text = f"{record.kind}: `{field}` can't be {value}"
+            yield Violation(text, violations.setting(f"{name}.{field}"))
+
+
+# ---- values
+
+
+def thing_violations(row: Instruction, found: Sequence[str]) -> Iterator[Violation]:
+    """Positional values of other classes or in another number than the instruction takes."""
+    wanted = [w for w in row.things if w != "Name"]
+    if len(found) < len(wanted) or (len(found) > len(wanted) and not row.more):
+        yield Violation(f"{row.name} takes {len(wanted)} values, not {len(found)}")
+        return
+    wanted += [row.more] * (len(found) - len(wanted))
+    for number, (have, want) in enumerate(zip(found, wanted, strict=True), 1):
+        if ANY not in (want, have) and want != have:
+            text = f"{row.name} takes a {want} as value {number}, not a {have}"
+            yield Violation(text)
+
+
+# ---- caches
+
+
+def cache_violations(call: CallOp) -> Iterator[Violation]:
+    """After swap_weights an engine's cached keys and values are of old weights, until a reset."""
+    if call.callee.data not in ("generate", "evaluate"):
+        return
+    engine = call.receiver if call.receiver is not None else next(iter(call.things), None)
+    if any(_last_event(ops, engine) == "swap_weights" for ops in _paths_to(call)):
+        yield Violation(
+            f"{call.callee.data} runs after swap_weights without reset_prefix_cache: the engine's "
+            "cache still holds the old weights' keys and values"
+        )
+
+
+def _paths_to(call: CallOp) -> Iterator[list[Operation]]:
+    """What runs before a call: in the first step of a loop, and in a later one."""
+    program, loop = enclosing(call, "rrt.program"), enclosing(call, "rrt.loop")
+    if program is not None:
+        ops = list(program.walk())
+        yield ops[: ops.index(call)]
+    if loop is not None:
+        ops = list(loop.walk())
+        here = ops.index(call)
+        yield ops[here:] + ops[:here]
+
+
+def _last_event(ops: Sequence[Operation], engine: SSAValue | None) -> str | None:
+    from rpeg.ir.rrt import CallOp
+
+    calls = (op for op in reversed(ops) if isinstance(op, CallOp) and op.receiver is engine)
+    events = (op.callee.data for op in calls)
+    return next((e for e in events if e in ("swap_weights", "reset_prefix_cache")), None)

@@ -1,0 +1,128 @@
+"""How declarations become the objects of a program: models, data, verifiers, engines, buffers."""
+
+from collections.abc import Mapping
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute, SSAValue
+
+from rpeg.ir.attributes import RecordAttr, plain
+from rpeg.ir.ops.declare import DataOp, DeclareOp, ModelOp, VerifierOp
+from rpeg.ir.ops.movement import PublishOp, clause_of, model_of
+from rpeg.ir.ops.sampling import GenerateOp
+from rpeg.ir.ops.step import StepOp
+from rpeg.ir.ops.updates import UpdateOp
+from rpeg.ir.rrt import CallOp, class_of
+from rpeg.ir.types import TrajectoriesType
+from rpeg.passes.programs import Cannot, Program
+
+
+class Declarations:
+    """Makes what a program works with, before its loop."""
+
+    def __init__(self, program: Program, step: StepOp, groups: SSAValue) -> None:
+        self.program = program
+        self.step = step
+        self.groups = groups
+
+    def one(self, op: DeclareOp) -> None:
+        """The object of one declaration. Raises Cannot and NotHere."""
+        match op:
+            case ModelOp():
+                made = self._model(op)
+            case DataOp():
+                kind = "PromptData" if op.form_name == "prompts" else "DemoData"
+                made = self._called(op, kind, {"source": op.source, **op.settings()})
+            case VerifierOp() if op.form_name == "outcome":
+                settings = {"kind": op.form, "source": op.source, **op.settings()}
+                made = self._called(op, "Verifier", settings)
+            case _:
+                raise Cannot(op, f"`{op.title}`: {op.KIND} {op.form_name} does not compile yet")
+        made.results[0].name_hint = op.title
+        self.program.objects[op.title] = made.results[0]
+
+    def engine(self, op: PublishOp) -> None:
+        """The register of published weights and the engine that reads it."""
+        program, model = self.program, model_of(op) or ""
+        trainer = program.declared(model)
+        register = program.call(op, "LatestWeights", program.run, trainer)
+        engine = program.call(
+            op, "EmbeddedEngine", program.run, trainer, keywords={"groups": self.groups}
+        )
+        register.results[0].name_hint = f"{model}_weights"
+        engine.results[0].name_hint = f"{model}_engine"
+        program.registers[model], program.engines[model] = register.results[0], engine.results[0]
+
+    def buffer(self, op: GenerateOp) -> None:
+        """The queue between a generate and what reads its trajectories."""
+        held = op.trajectories.type
+        assert isinstance(held, TrajectoriesType)
+        settings = {
+            "capacity": plain(1),
+            "max_lag": plain(held.lag[1]),
+            "bound": op.bound or plain("strict"),
+        }
+        made = self.program.call(op, "TrajectoryBuffer", self.program.run, settings=settings)
+        made.results[0].name_hint = f"{op.trajectories.name_hint or 'y'}_buffer"
+        self.program.buffers[op] = made.results[0]
+
+    def _called(self, op: DeclareOp, cls: str, settings: Mapping[str, Attribute | None]) -> CallOp:
+        """A constructor that takes the run and the declared name."""
+        named = {"name": StringAttr(op.title), **settings}
+        return self.program.call(op, cls, self.program.run, settings=named)
+
+    def _model(self, op: ModelOp) -> CallOp:
+        if op.form_name != "policy":
+            raise Cannot(op, f"`{op.title}`: model {op.form_name} does not compile yet")
+        if op.lora is not None:
+            raise Cannot(op, f"`{op.title}`: adapters (lora) do not compile yet")
+        if op.float_of("router_aux"):
+            raise Cannot(op, f"`{op.title}`: router_aux does not compile yet: models are dense")
+        return self._frozen(op) if op.optim is None else self._trainer(op, op.optim)
+
+    def _frozen(self, op: ModelOp) -> CallOp:
+        keywords = {"groups": self.groups}
+        if op.initial is not None:
+            keywords["source"] = self._initial(op, op.initial)
+        return self.program.call(
+            op,
+            "FrozenModel",
+            self.program.run,
+            keywords=keywords,
+            settings={
+                "name": StringAttr(op.title),
+                "role": op.form,
+                "dtype": op.dtype,
+                "source": op.source if op.initial is None else None,
+            },
+        )
+
+    def _initial(self, op: ModelOp, other: str) -> SSAValue:
+        trainer = self.program.declared(other)
+        if class_of(trainer) != "Trainer":
+            raise Cannot(op, f"`{op.title}` starts from `{other}`, which is not trained")
+        made = self.program.call(op, "InitialWeights", trainer)
+        made.results[0].name_hint = f"{other}_initial"
+        return made.results[0]
+
+    def _trainer(self, op: ModelOp, optimizer: Attribute) -> CallOp:
+        if op.initial is not None:
+            text = "training from another model's initial weights does not compile yet"
+            raise Cannot(op, f"`{op.title}`: {text}")
+        assert isinstance(optimizer, RecordAttr)
+        updates = (o for o in self.step.walk() if isinstance(o, UpdateOp))
+        clause = next((clause_of(u, "mb") for u in updates if u.makes() == op.title), None)
+        return self.program.call(
+            op,
+            "Trainer",
+            self.program.run,
+            keywords={"groups": self.groups},
+            settings={
+                "name": StringAttr(op.title),
+                "role": op.form,
+                "source": op.source,
+                "dtype": op.dtype,
+                "optimizer": RecordAttr.make("AdamW", optimizer.settings),
+                "horizon": plain(self.step.steps),
+                "micro_batch": RecordAttr.make("MicroBatch", clause.settings) if clause else None,
+            },
+        )
