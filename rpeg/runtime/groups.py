@@ -31,9 +31,12 @@ Partition = tuple[tuple[int, ...], ...]
 def join_world() -> tuple[int, int]:
     """(rank, processes) of the world, which this process joins if it hasn't yet.
 
-    NCCL where there are GPUs, gloo for everything on CPUs.
+    NCCL where there are GPUs, gloo for everything on CPUs. One thread a process, as under torchrun,
+    unless OMP_NUM_THREADS says otherwise: the number of threads can change the last bits.
     """
     if not dist.is_initialized():
+        if "OMP_NUM_THREADS" not in os.environ:
+            torch.set_num_threads(1)
         gpus = torch.cuda.is_available()
         backend = "cpu:gloo,cuda:nccl" if gpus else "gloo"
         if gpus:

@@ -233,7 +233,7 @@ class Trainer(Model):
         norm = self._optimizer.step(lr)
         self._log("grad_norm", norm)
         self._log("lr", lr)
-        for report in reports if len(rows) else []:
+        for report in reports:
             self._report(report, share)
 
     def _report(self, report: _Report, share: float) -> None:
@@ -309,9 +309,10 @@ def _loss_and_report(
         loss = loss + (weights * term.loss(out, fields)).sum()
         with torch.no_grad():
             stats |= term.stats(out, fields)
-    tokens = int(out.mask.sum())
+    trained = weights > 0
+    tokens = int(trained.sum())
     means = {
-        name: float((value.detach() * out.mask).sum()) / max(tokens, 1)
+        name: float((value.detach() * trained).sum()) / max(tokens, 1)
         for name, value in stats.items()
     }
     return loss, _Report(float(loss.detach()), tokens, means)
