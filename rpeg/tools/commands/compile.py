@@ -6,6 +6,8 @@ import argparse
 import os
 from pathlib import Path
 
+from xdsl.dialects.builtin import ModuleOp
+
 from rpeg.lowering.package import CannotWrite, package, programs, write
 from rpeg.lowering.python import Origin, source_hash
 from rpeg.tools.compiling import Choice, compile_text, load_programs
@@ -62,17 +64,17 @@ def run(options: argparse.Namespace) -> int:
     """Compiles one pipeline."""
     source = read(options.file)
     out: Path = options.out
-    count = compile_to(source, choice_of(options), out, options.force)
+    in_ir = source.path.suffix == ".mlir"
+    module = load_programs(source) if in_ir else compile_text(source, choice_of(options))
+    write_package(module, source, out, options.force)
+    (program,) = programs(module)
+    count = program.process_count
     print(f"{out}: {count} process{'es' if count != 1 else ''}; run it with {out}/launch.sh")
     return OK
 
 
-def compile_to(source: Source, choice: Choice, out: Path, force: bool, gpus: int = 0) -> int:
-    """Writes the package; the number of processes it is for. Raises Failure."""
-    if source.path.suffix == ".mlir":
-        module = load_programs(source)
-    else:
-        module = compile_text(source, choice, gpus)
+def write_package(module: ModuleOp, source: Source, out: Path, force: bool) -> None:
+    """Writes the package of a module of one program. Raises Failure."""
     (program,) = programs(module)
     origin = Origin(source.path.name, source_hash(program))
     root = os.path.relpath(source.folder, out.resolve())
@@ -82,4 +84,3 @@ def compile_to(source: Source, choice: Choice, out: Path, force: bool, gpus: int
         raise Failure(str(error)) from None
     except OSError as error:
         raise Failure(f"{error.filename}: {error.strerror}") from None
-    return program.process_count

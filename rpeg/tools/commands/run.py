@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rpeg.tools.commands.compile import choice_of, compile_to, layout_arguments
-from rpeg.tools.compiling import one_pipeline
+from rpeg.lowering.package import programs
+from rpeg.lowering.python import pipeline_name
+from rpeg.tools.commands.compile import choice_of, layout_arguments, write_package
+from rpeg.tools.compiling import compile_text
 from rpeg.tools.console import USAGE, Failure, read
 from rpeg.tools.launching import environment, launch, visible_gpus
 
@@ -31,8 +33,9 @@ def run(options: argparse.Namespace) -> int:
     if source.path.suffix == ".mlir":
         text = "rpeg run takes .rpeg text; for .mlir: rpeg compile, then rpeg launch"
         raise Failure(text, USAGE)
-    pipeline = one_pipeline(source, options.set)[1].title
-    run_dir: Path = options.run_dir or Path("runs") / pipeline
-    program = run_dir / "program"
-    compile_to(source, choice_of(options, needs_files=True), program, False, visible_gpus())
-    return launch(program, environment(run_dir, options.seed, source.folder, options.allow_python))
+    module = compile_text(source, choice_of(options, needs_files=True), visible_gpus())
+    (program,) = programs(module)
+    run_dir: Path = options.run_dir or Path("runs") / pipeline_name(program)
+    folder = run_dir / "program"
+    write_package(module, source, folder, force=False)
+    return launch(folder, environment(run_dir, options.seed, source.folder, options.allow_python))
