@@ -85,28 +85,30 @@ def tidied(module: ModuleOp) -> Iterator[None]:
         for op in reversed(named.used):
             if not op.used():
                 erase(op)
-        gone = named.names - _Named.of(pipeline).names
+        now = _Named.of(pipeline)
         for line in list(pipeline.walk()):
-            if isinstance(line, PlaceOp | ExpectOp) and _subject(line) in gone:
+            place = isinstance(line, PlaceOp) and line.title in named.placed - now.placed
+            if place or (
+                isinstance(line, ExpectOp) and line.target.data in named.names - now.names
+            ):
                 erase(line)
 
 
 @dataclass(frozen=True)
 class _Named:
-    """The names in a pipeline, and its declarations that something uses."""
+    """What lines of a pipeline can speak of, and its declarations that something uses."""
 
+    placed: frozenset[str]
+    """Stages and declarations: what a plan has lines for."""
     names: frozenset[str]
     used: tuple[DeclareOp, ...]
 
     @staticmethod
     def of(pipeline: PipelineOp) -> "_Named":
         declared = [op for op in pipeline.body.block.ops if isinstance(op, DeclareOp)]
-        names = {*stages(pipeline), *value_names(pipeline), *(op.title for op in declared)}
-        return _Named(frozenset(names), tuple(op for op in declared if op.used()))
-
-
-def _subject(line: PlaceOp | ExpectOp) -> str:
-    return line.title if isinstance(line, PlaceOp) else line.target.data
+        placed = frozenset([*stages(pipeline), *(op.title for op in declared)])
+        used = tuple(op for op in declared if op.used())
+        return _Named(placed, placed | value_names(pipeline), used)
 
 
 def erase(op: Operation) -> None:

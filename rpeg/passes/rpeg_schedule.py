@@ -15,7 +15,7 @@ from rpeg.ir.ops.regions import EveryOp
 from rpeg.ir.ops.sampling import GetOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.ops.updates import UpdateOp
-from rpeg.ir.rsched import TASK, EdgeOp, SequenceOp, TaskOp, dependences, label_of
+from rpeg.ir.rsched import TASK, EdgeOp, SequenceOp, TaskOp, dependences, label_of, uses
 from rpeg.ir.stages import stage_name
 from rpeg.passes.base import PassRefused, RpegPass, pipelines, step
 
@@ -134,15 +134,11 @@ def _cycle(before: Before, done: set[Operation]) -> PassRefused:
 
 def _across_steps(op: StepOp) -> list[EdgeOp]:
     """One edge for each task that starts from a state which another task makes: distance 1."""
-    block = op.body.block
-    assert block.last_op is not None
-    edges: list[EdgeOp] = []
-    for argument, end in zip(block.args, block.last_op.operands, strict=True):
-        source = end.owner
-        if not isinstance(source, Operation) or label_of(source) is None:
-            continue
-        for reader in dict.fromkeys(use.operation for use in argument.uses):
-            target = label_of(reader)
-            if target is not None:
-                edges.append(EdgeOp.of(label_of(source) or "", target, 1))
-    return edges
+    pairs: dict[tuple[str, str], None] = {}
+    for start, end in zip(op.states, op.ending.operands, strict=True):
+        source = label_of(end.owner) if isinstance(end.owner, Operation) else None
+        for task in op.body.block.ops:
+            target = label_of(task)
+            if source is not None and target is not None and start in uses(task):
+                pairs[source, target] = None
+    return [EdgeOp.of(source, target, 1) for source, target in pairs]
