@@ -4,7 +4,8 @@ A task is an operation of the step; its label is an attribute of the operation. 
 synchronous pipeline is its program order, with reads of old versions before what replaces them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, SymbolRefAttr, i64
@@ -36,6 +37,21 @@ class TaskOp(CheckedOp):
     def of(label: str) -> "TaskOp":
         """The task with this label."""
         return TaskOp.create(properties={"label": StringAttr(label)})
+
+    def rules(self) -> Iterator[Violation]:
+        sequence, step = self.parent_op(), step_of(self)
+        if not isinstance(sequence, SequenceOp) or step is None:
+            return
+        label, tasks = self.label.data, labelled(step)
+        earlier = takewhile(lambda op: op is not self, sequence.body.block.ops)
+        above = {op.label.data for op in earlier if isinstance(op, TaskOp)}
+        if label not in tasks:
+            yield Violation(f"`{label}` is no task of the step{hint(label, tasks)}")
+        elif label in above:
+            yield Violation(f"`{label}` stands twice in the sequence")
+        for before, after, why in dependences(step.regions[0].block):
+            if label_of(before) == label and label_of(after) in above:
+                yield Violation(f"`{label_of(after)}` runs before `{label}`: {why}")
 
 
 @irdl_op_definition
@@ -80,23 +96,7 @@ class SequenceOp(CheckedOp):
         if step is None:
             yield Violation("a sequence belongs into a pipeline with a step")
             return
-        tasks = labelled(step)
-        yield from self._label_rules(tasks)
-        order = {label: k for k, label in enumerate(self.labels)}
-        for before, after, why in dependences(step.regions[0].block):
-            first, second = label_of(before), label_of(after)
-            if first in order and second in order and order[first] > order[second]:
-                yield Violation(f"`{second}` runs before `{first}`: {why}")
-
-    def _label_rules(self, tasks: Mapping[str, Operation]) -> Iterator[Violation]:
-        seen: set[str] = set()
-        for label in self.labels:
-            if label not in tasks:
-                yield Violation(f"`{label}` is no task of the step{hint(label, tasks)}")
-            elif label in seen:
-                yield Violation(f"`{label}` stands twice in the sequence")
-            seen.add(label)
-        missing = [label for label in tasks if label not in seen]
+        missing = [label for label in labelled(step) if label not in self.labels]
         if missing:
             yield Violation(f"the sequence leaves out {', '.join(missing)}")
 

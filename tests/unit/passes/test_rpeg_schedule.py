@@ -108,8 +108,8 @@ TASK = '      rsched.task "{}"\n'.format
             TASK("lp_ref"),
             TASK("lp_red"),
             [
-                "`lp_red` is no task of the step; did you mean `lp_ref`?",
                 "the sequence leaves out lp_ref",
+                "`lp_red` is no task of the step; did you mean `lp_ref`?",
             ],
         ),
         (

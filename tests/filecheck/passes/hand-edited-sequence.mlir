@@ -1,0 +1,19 @@
+// RUN: %rpeg-opt %s --verify-diagnostics
+builtin.module {
+  rpeg.pipeline @p {
+    rpeg.model @actor policy("tiny") {optim = #rpeg.record<adamw, {lr = 1.0e-03 : f64, beta1 = 0.9 : f64, beta2 = 0.99 : f64, weight_decay = 0.0 : f64, grad_clip = 1.0 : f64, warmup = 0 : i64, schedule = "constant"}>}
+    rpeg.data @train demos("rows.jsonl")
+    rpeg.ranks @all 0 to 0
+    rpeg.step i < 10 (%actor: !rpeg.weights<@actor, policy>, %opt: !rpeg.opt<@actor>, %train: !rpeg.cursor<@train, demos>) {
+      %b, %train_1 = rpeg.batch %train {size = 4 : i64} attributes {task = "b"}
+      %ce = rpeg.loss.cross_entropy %b attributes {task = "ce"}
+      %actor_1, %opt_1 = rpeg.update %actor, %opt, %ce {agg = "token_mean"} attributes {task = "actor"}
+      rpeg.yield %actor_1, %opt_1, %train_1
+    }
+    // expected-error@+1 {{the sequence leaves out actor}}
+    rsched.sequence @all {
+      rsched.task "ce"
+      rsched.task "b" // expected-error {{`ce` runs before `b`: it reads what the other makes}}
+    }
+  }
+}
