@@ -142,6 +142,8 @@ class DeclareOp(CheckedOp):
             yield Violation(f"`{self.title}` is declared and never used", severity="warning")
 
     def _source_rule(self) -> Iterator[Violation]:
+        if self.source is None and self.FORMS[self.form_name].source:
+            yield Violation(f'{self.form_name} needs a source "scheme:rest"')
         if self.uri is None:
             return
         scheme, colon, _ = self.uri.partition(":")

@@ -109,7 +109,9 @@ class StepOp(CheckedOp):
         index = parser.parse_identifier()
         parser.parse_punctuation("<")
         count = parser.parse_integer(allow_boolean=False, allow_negative=False)
-        arguments = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_argument)
+        arguments = parser.parse_comma_separated_list(
+            parser.Delimiter.PAREN, lambda: _parse_argument(parser)
+        )
         body = parser.parse_region(arguments)
         return cls.create(
             properties={"index": StringAttr(index), "count": IntegerAttr(count, i64)},
@@ -125,6 +127,13 @@ class StepOp(CheckedOp):
         if self.attributes:
             printer.print_string(" ")
             printer.print_attr_dict(self.attributes)
+
+
+def _parse_argument(parser: Parser) -> Parser.Argument:
+    """`%name : type loc(...)`."""
+    argument = parser.parse_argument()
+    argument.location = parser.parse_optional_location()
+    return argument
 
 
 OPS: tuple[type[CheckedOp], ...] = (StepOp,)

@@ -1,0 +1,201 @@
+"""The command line of rpeg-opt: formats, options, exit codes; no traceback whatever is asked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.unit.tools.opt import EXAMPLES, ROOT, opt
+
+GRPO = str(ROOT / "examples" / "grpo_countdown.rpeg")
+SFT = str(ROOT / "examples" / "sft_warmup.rpeg")
+BROKEN = """rpeg 0.1
+pipeline p {
+  model a = policy("x")
+  data d = prompts("y")
+  step i < 3 {
+    q = batch(d, size=8)
+    y, lp = generate(a, q, max_token=8)
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_becomes_mlir_and_text_again(path: Path) -> None:
+    mlir = opt(str(path))
+    assert (mlir.code, mlir.err) == (0, "")
+    again = opt(stdin=mlir.out)
+    assert (again.code, again.out) == (0, mlir.out)
+    generic = opt("--print-op-generic", stdin=mlir.out)
+    assert '"rpeg.generate"' in generic.out or '"rpeg.cross_entropy"' in generic.out
+    assert opt(stdin=generic.out).out == mlir.out
+    text = opt("-t", "rpeg", stdin=mlir.out)
+    assert text.code == 0
+    assert opt("-f", "rpeg", "-t", "rpeg", stdin=text.out).out == text.out
+
+
+def test_places_are_printed_and_read() -> None:
+    run = opt(GRPO, "--print-debuginfo")
+    assert f'loc("{GRPO}":17:13)' in run.out
+    wrong = run.out.replace("max_tokens = 64", "max_tokens = 0", 1)
+    found = opt(stdin=wrong)
+    assert found.code == 1
+    assert found.messages == [f"{GRPO}:17:13: error: max_tokens=0: expected at least 1"]
+
+
+def test_messages_show_the_line() -> None:
+    run = opt("-f", "rpeg", stdin=BROKEN)
+    assert run.code == 1
+    assert run.out == ""
+    assert run.err == (
+        "<stdin>:7:28: error: generate has no setting `max_token`; did you mean `max_tokens`?\n"
+        "        y, lp = generate(a, q, max_token=8)\n"
+        "                               ^\n"
+    )
+
+
+def test_one_pipeline_of_a_file() -> None:
+    assert "@after" in opt(SFT).out
+    run = opt(f"{SFT}:sft_warmup")
+    assert run.code == 0
+    assert "@after" not in run.out
+    assert "did you mean `after`" in opt(f"{SFT}:aftr").err
+
+
+def test_params() -> None:
+    assert "rpeg.step i < 7 (" in opt(GRPO, "--set", "steps=7").out
+    assert opt(GRPO, "--set", "stepz=7").code == 1
+    assert opt(GRPO, "--set", "steps").code == 2
+    assert opt("--set", "steps=7", stdin=opt(GRPO).out).code == 2
+
+
+def test_output_is_whole_or_not_there(tmp_path: Path) -> None:
+    target = tmp_path / "out.mlir"
+    assert opt(GRPO, "-o", str(target)).out == ""
+    assert target.read_text() == opt(GRPO).out
+    assert opt("-f", "rpeg", "-o", str(target), stdin=BROKEN).code == 1
+    assert target.read_text() == opt(GRPO).out
+    assert [path.name for path in tmp_path.iterdir()] == ["out.mlir"]
+    assert opt(GRPO, "-o", str(tmp_path / "no" / "out.mlir")).code == 1
+    assert opt(GRPO, "-o", os.devnull).code == 0
+
+
+def test_chunks_keep_the_lines_of_the_file(tmp_path: Path) -> None:
+    good = Path(GRPO).read_text()
+    file = tmp_path / "chunks.rpeg"
+    file.write_text(f"{good}# -----\n{BROKEN}# -----\n{BROKEN}")
+    run = opt(str(file), "--split-input-file")
+    first = len(good.splitlines()) + 1
+    assert run.code == 1
+    assert run.out == ""
+    assert [message.split(":")[1] for message in run.messages] == [
+        str(first + 7),
+        str(first + len(BROKEN.splitlines()) + 1 + 7),
+    ]
+    file.write_text(f"{good}// -----\n{good}")
+    assert opt(str(file), "--split-input-file", "-t", "rpeg").out.count("# -----\n") == 1
+
+
+def test_expected_messages() -> None:
+    at = "generate(a, q, max_token=8)"
+    exact = BROKEN.replace(at, f"{at} # expected-error@:28 {{{{no setting `max_token`}}}}")
+    assert opt("-f", "rpeg", "--verify-diagnostics", stdin=exact).code == 0
+    for wrong in ("@+1 {{no setting", "@:27 {{no setting", "{{no settings", "@-1:28 {{no setting"):
+        text = exact.replace("@:28 {{no setting", wrong)
+        run = opt("-f", "rpeg", "--verify-diagnostics", stdin=text)
+        assert run.code == 1
+        assert "was not found" in run.err
+        assert "unexpected error: generate has no setting" in run.err
+    extra = opt("-f", "rpeg", "--verify-diagnostics", stdin=BROKEN)
+    assert extra.messages[0].startswith("<stdin>:7:28: error: unexpected error: generate has no")
+
+
+def test_help_names_our_formats_only() -> None:
+    run = opt("--help")
+    assert run.code == 0
+    assert len(run.out.splitlines()) <= 45
+    assert "arm-asm" not in run.out
+    assert opt("--version").out.startswith("rpeg-opt 0.")
+
+
+def test_passes_are_listed_with_options() -> None:
+    listed = opt("--list-passes").out
+    assert "\nrpeg-schedule\n" in listed
+    assert "rpeg-annotate-parallelism{" in listed
+
+
+def test_passes_run_in_order() -> None:
+    run = opt(GRPO, "-p", "rpeg-canonicalize,cse", "--print-ir-after-all", "--time-passes")
+    assert run.code == 0
+    assert run.err.index("// IR after rpeg-canonicalize") < run.err.index("// IR after cse")
+    assert " ms  rpeg-canonicalize\n" in run.err
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "message"),
+    [
+        (
+            "rpeg-canonicalise",
+            "`rpeg-canonicalise` is not a pass; did you mean `rpeg-canonicalize`?",
+        ),
+        ("rpeg-canonicalize{x=1}", "rpeg-canonicalize has no option `x`; it has: none"),
+        ("rpeg-annotate-parallelism{dp=two}", "rpeg-annotate-parallelism"),
+        ("rpeg-annotate-parallelism{", "-p rpeg-annotate-parallelism{"),
+        (",", "-p ,"),
+    ],
+)
+def test_wrong_pipelines(pipeline: str, message: str) -> None:
+    run = opt(GRPO, "-p", pipeline)
+    assert run.code == 2
+    assert run.err.startswith(f"rpeg-opt: error: {message}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--nope"], 2),
+        (["-t", "llvm"], 2),
+        (["no-such-file.mlir"], 1),
+        ([str(ROOT)], 1),
+        (["README.md"], 1),
+        ([str(ROOT / "README.md")], 2),
+        ([str(ROOT / "README.md"), "-f", "rpeg"], 1),
+        ([str(ROOT / "README.md"), "-f", "mlir"], 1),
+    ],
+)
+def test_wrong_commands(arguments: list[str], code: int, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = opt(*arguments)
+    assert (run.code, run.out) == (code, "")
+    assert run.err
+
+
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    assert "<stdin> is not UTF-8" in opt(stdin=b"\xff\x00").err
+    file = tmp_path / "x.mlir"
+    file.write_bytes(b"rpeg\xff")
+    assert opt(str(file)).code == 1
+    assert opt(stdin=b"\x00").code == 1
+    assert opt(stdin="").err == "<stdin>:1:1: error: expected an operation\n"
+
+
+def test_what_has_no_surface_is_said_with_its_place() -> None:
+    mlir = opt(GRPO).out.replace("rpeg.logprob %ref, %y", "rpeg.on_policy_logprob %y {}")
+    run = opt("-t", "rpeg", stdin=mlir)
+    line = next(n for n, text in enumerate(mlir.splitlines(), 1) if "on_policy" in text)
+    assert run.messages == [
+        f"<stdin>:{line}:7: error: rpeg.on_policy_logprob has no form in .rpeg: write MLIR (-t mlir)"
+    ]
+
+
+def test_a_reader_that_leaves_early() -> None:
+    command = f"{sys.executable} -m rpeg.tools.rpeg_opt {GRPO} | true"
+    run = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert run.stderr == ""
