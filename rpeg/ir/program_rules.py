@@ -53,7 +53,7 @@ def setting_violations(call: CallOp, row: Instruction) -> Iterator[Violation]:
         text = f"{row.name} has no setting `{name}`{hint(name, named)}"
         yield Violation(text, violations.setting(name))
     missing = [n for n in (*titled, *row.settings) if n not in {*call.settings, *call.named}]
-    if missing:
+    if missing and not unknown:
         yield Violation(f"{row.name} needs the setting `{missing[0]}`")
     for name, value in call.settings.items():
         if isinstance(value, RecordAttr):

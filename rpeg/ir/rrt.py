@@ -50,6 +50,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, NoTerminator, SymbolOpInterface
 
 from rpeg.ir import violations
+from rpeg.ir.assembly import parse_value
 from rpeg.ir.base import CheckedOp
 from rpeg.ir.declared import symbol_name
 from rpeg.ir.instructions import ANY, CONSTANTS, INSTRUCTIONS, Instruction
@@ -186,17 +187,17 @@ class CallOp(CheckedOp):
         start = parser.pos
         callee = parser.parse_str_literal()
         end = parser.pos
-        receiver = parser.parse_operand() if parser.parse_optional_keyword("of") else None
+        receiver = parse_value(parser) if parser.parse_optional_keyword("of") else None
         things: list[SSAValue] = []
         named: dict[str, SSAValue] = {}
 
         def argument() -> None:
             word = parser.parse_optional_identifier()
             if word is None:
-                things.append(parser.parse_operand())
+                things.append(parse_value(parser))
                 return
             parser.parse_punctuation("=")
-            named[word] = parser.parse_operand()
+            named[word] = parse_value(parser)
 
         parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, argument)
         settings = parser.parse_optional_attr_dict()
@@ -288,7 +289,7 @@ class LoopOp(CheckedOp):
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        run = parser.parse_operand()
+        run = parse_value(parser)
         parser.parse_keyword("index")
         argument = parser.parse_argument(expect_type=False)
         resolved = argument.resolve(ObjectType.of("Step"))

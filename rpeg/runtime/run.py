@@ -192,7 +192,7 @@ class Run:
         if world.rank() == 0:
             record_export(self.folder.exports, model.name, target, self.step + 1)
 
-    def report(self, y: Trajectories, **fields: Tensor) -> None:
+    def report(self, y: Trajectories, /, **fields: Tensor) -> None:
         """Logs the step's trajectories and per-response fields [samples], the trained reward last.
 
         Collective.
