@@ -170,6 +170,7 @@ class LocatingParser(Parser):
 
 _SENTENCES = {
     "Could not parse entire input!": "expected an operation",
+    " in block definition": "expected an operation or `}`",
     "End of file reached before closing string literal.": "the string does not end on its line",
 }
 
@@ -178,4 +179,5 @@ def _sentence(message: str) -> str:
     """xDSL's message as ours are written: no capital, no dot."""
     if message in _SENTENCES:
         return _SENTENCES[message]
-    return (message[:1].lower() + message[1:]).rstrip(".! ")
+    text = f"unexpected text{message}" if message.startswith(" ") else message
+    return (text[:1].lower() + text[1:]).rstrip(".! ")

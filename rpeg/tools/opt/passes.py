@@ -29,7 +29,8 @@ def parse_passes(text: str) -> list[ModulePass]:
     try:
         specs = list(parse_pipeline(text))
     except ArgSpecParseError as error:
-        raise Failure(f"-p {text}: {error}".rstrip(), USAGE) from None
+        _, _, place = str(error).partition("\n")  # the line above names no place
+        raise Failure(f"-p {text}: {place}".rstrip(), USAGE) from None
     return [_pass(spec) for spec in specs]
 
 
@@ -65,7 +66,7 @@ def _pass(spec: ArgSpec) -> ModulePass:
     try:
         return cls.from_spec(spec)
     except ValueError as error:
-        raise Failure(f"{spec.name}: {_plain(str(error))}", USAGE) from None
+        raise Failure(f"{spec}: {_plain(str(error))}", USAGE) from None
 
 
 def _loader(name: str) -> PassLoader:

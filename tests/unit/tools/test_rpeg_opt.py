@@ -188,9 +188,8 @@ def test_what_has_no_surface_is_said_with_its_place() -> None:
     mlir = opt(GRPO).out.replace("rpeg.logprob %ref, %y", "rpeg.on_policy_logprob %y {}")
     run = opt("-t", "rpeg", stdin=mlir)
     line = next(n for n, text in enumerate(mlir.splitlines(), 1) if "on_policy" in text)
-    assert run.messages == [
-        f"<stdin>:{line}:7: error: rpeg.on_policy_logprob has no form in .rpeg: write MLIR (-t mlir)"
-    ]
+    message = "error: rpeg.on_policy_logprob has no form in .rpeg: write MLIR (-t mlir)"
+    assert run.messages == [f"<stdin>:{line}:7: {message}"]
 
 
 def test_a_reader_that_leaves_early() -> None:
