@@ -91,7 +91,7 @@ class Emitter:
             if comment:
                 lines += ["", f"{INDENT * depth}# {comment}"]
             lines += self._op(op, depth)
-        return lines
+        return lines or [f"{INDENT * depth}pass"]
 
     def _op(self, op: Operation, depth: int) -> list[str]:
         match op:

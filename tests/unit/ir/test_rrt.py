@@ -31,7 +31,8 @@ PROGRAM = f"""builtin.module {{
     rrt.loop %run index %i {{
       %q = rrt.call "batch" of %train {{size = 4 : i64, order = "shuffle", seed = 0 : i64}}
       %y, %lp = rrt.call "generate" of %engine(%q) {{n = 2 : i64, max_tokens = 8 : i64,
-          temperature = 1.0 : f64, top_p = 1.0 : f64, max_turns = 1 : i64, dtype = "fp32", routing = "free", seed = 0 : i64}}
+          temperature = 1.0 : f64, top_p = 1.0 : f64, max_turns = 1 : i64, dtype = "fp32",
+          routing = "free", seed = 0 : i64}}
       %r = rrt.call "score" of %correct(%y)
       %adv = rrt.call "group_advantage"(%y, %r) {{baseline = "mean", scale = "std"}}
       %old = rrt.constant "ON_POLICY"
@@ -93,6 +94,8 @@ def test_round_trip(generic: bool) -> None:
     assert printed(once, False) == printed(PROGRAM, False)
     assert messages(once) == []
 
+
+CHECKPOINT = '        rrt.call "checkpoint" of %run {keep = 3 : i64}\n'
 
 # (what is edited, what it becomes, where the message points, the message)
 MISTAKES = {
@@ -161,6 +164,11 @@ MISTAKES = {
         "rrt.every",
         "every: expected at least 1 step",
     ),
+    "a region without a block": (
+        (CHECKPOINT, ""),
+        "rrt.every",
+        "rrt.every: region 'body' at position 0 expected a single block, but got 0 blocks",
+    ),
     "processes that differ": (
         ('"all" 1 {', '"all" 2 {'),
         "rrt.program",
@@ -210,7 +218,8 @@ def test_stale_cache_in_later_steps() -> None:
 def test_stale_cache_of_an_evaluation() -> None:
     evaluate = (
         '%m = rrt.call "evaluate"(%engine, %train, %correct) {name = "m", n = 1 : i64, '
-        "max_tokens = 8 : i64, temperature = 0.0 : f64, max_turns = 1 : i64, seed = 0 : i64}\n      "
+        "max_tokens = 8 : i64, temperature = 0.0 : f64, max_turns = 1 : i64, "
+        "seed = 0 : i64}\n      "
     )
     text = edited(
         (RESET + '      rrt.call "report"', f'  {evaluate}{RESET}      rrt.call "report"')
