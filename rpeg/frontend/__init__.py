@@ -53,7 +53,7 @@ def load(
         return Loaded(file, None, in_order(error.diagnostics), sources)
     module, found = generate(file, sources)
     module.attributes[SOURCE_HASH] = StringAttr(_digest(text, overrides or {}))
-    everything = in_order([*problems, *found, *diagnose(module, sources)])
+    everything = in_order([*problems, *found, *diagnose(module, sources, names=False)])
     if has_errors(everything):
         errors = tuple(d for d in everything if d.severity == "error")
         return Loaded(file, None, tuple(dict.fromkeys(errors)), sources)

@@ -245,6 +245,11 @@ class RpegOp(CheckedOp):
 
     # ---- signature
 
+    @property
+    def word(self) -> str:
+        """What a message calls it: its name in the language, or in the IR where it has none."""
+        return self.SURFACE or self.name
+
     @classmethod
     def signature(cls) -> Signature:
         """The surface signature, derived from the definition."""
@@ -281,12 +286,14 @@ class RpegOp(CheckedOp):
     # ---- checks
 
     def violations(self) -> Iterator[Violation]:
-        """Every broken rule, the signature first; none where an operand is already in error."""
-        if not self.LENIENT and any(is_unknown(v.type) for v in self.operands):
-            return
+        """Every misfit with the signature; where it fits, every broken rule.
+
+        Rules are not asked where an operand's definition already has an error.
+        """
         misfits = list(self.misfits())
         yield from misfits
-        if misfits:
+        unknown = any(is_unknown(v.type) for v in self.operands)
+        if misfits or (unknown and not self.LENIENT):
             return
         yield from self._version_rules()
         yield from self._same_trajectories()
@@ -299,7 +306,7 @@ class RpegOp(CheckedOp):
         table = self.setting_table()
         others = self.get_irdl_definition().properties.keys() - table.keys()
         given = {k: v for k, v in self.properties.items() if k not in others}
-        yield from setting_violations(self.SURFACE or self.name, table, given)
+        yield from setting_violations(self.word, table, given)
 
     def _operand_misfits(self) -> Iterator[Violation]:
         for index, (name, value, flow) in enumerate(self.flows()):
@@ -307,8 +314,7 @@ class RpegOp(CheckedOp):
                 continue
             found = describe(value.type)
             yield Violation(
-                f"{self.SURFACE} takes {flow.pattern.noun} as `{name}`; `{shown(value)}` is "
-                f"{found}",
+                f"{self.word} takes {flow.pattern.noun} as `{name}`; `{shown(value)}` is {found}",
                 violations.operand(index),
             )
 
@@ -325,7 +331,7 @@ class RpegOp(CheckedOp):
             if isinstance(value.type, WeightsType) and value.type.lag[1] > 0 and not self.READS_OLD:
                 now = f"{value.type.owner}@{index_name(self)}"
                 yield Violation(
-                    f"only generate may read older weights; {self.SURFACE} reads {now}",
+                    f"only generate may read older weights; {self.word} reads {now}",
                     violations.operand(index),
                 )
 

@@ -19,13 +19,16 @@ def setting_violations(
     owner: str, table: Mapping[str, Setting], given: Mapping[str, Attribute], path: str = ""
 ) -> Iterator[Violation]:
     """Unknown, missing and misfit settings of `owner`, records inside included."""
+    offered = ""
     for name, value in given.items():
         if name in table:
             yield from _value_violations(table[name], value, path + name)
         else:
-            yield Violation(unknown_setting(owner, name, table), violations.setting(path + name))
+            message = unknown_setting(owner, name, table)
+            offered += message
+            yield Violation(message, violations.setting(path + name))
     for name, setting in table.items():
-        if not setting.optional and name not in given:
+        if not setting.optional and name not in given and f"`{name}`" not in offered:
             yield Violation(missing_setting(owner, setting))
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from xdsl.context import Context
@@ -146,18 +148,25 @@ class LocatingParser(Parser):
     # ---- messages
 
     def parse_optional_attribute(self) -> Attribute | None:
-        start = self._current_token.span
-        try:
+        with self._errors_at_its_start():
             return super().parse_optional_attribute()
-        except VerifyException as error:
-            self.raise_error(str(error), start)
 
     def parse_optional_type(self) -> TypeAttribute | None:
+        with self._errors_at_its_start():
+            return super().parse_optional_type()
+
+    @contextmanager
+    def _errors_at_its_start(self) -> Iterator[None]:
+        """Where xDSL names the token behind an attribute, or no place at all."""
         start = self._current_token.span
         try:
-            return super().parse_optional_type()
+            yield
         except VerifyException as error:
             self.raise_error(str(error), start)
+        except ParseError as error:
+            if not error.msg.endswith("is not registered"):
+                raise
+            self.raise_error(error.msg, start)
 
     def _get_op_by_name(self, name: str) -> type[Operation]:
         found = self.ctx.get_optional_op(name, dialect_stack=self._parser_state.dialect_stack)

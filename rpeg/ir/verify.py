@@ -11,19 +11,24 @@ from rpeg.ir import violations
 from rpeg.ir.base import CheckedOp
 from rpeg.ir.diagnostics import Diagnostic, has_errors, in_order
 from rpeg.ir.order import order_violations
+from rpeg.ir.references import reference_violations
 from rpeg.ir.sources import Sources
 from rpeg.ir.structure import shape_violations
 from rpeg.ir.violations import Violation
 
 
-def diagnose(module: Operation, sources: Sources) -> list[Diagnostic]:
-    """Every problem of a module; warnings and notes only where no error may have caused them."""
-    found = [sources.message(op, v.message, v.anchor, v.severity) for op, v in _problems(module)]
+def diagnose(module: Operation, sources: Sources, names: bool = True) -> list[Diagnostic]:
+    """Every problem of a module; warnings and notes only where no error may have caused them.
+
+    `names` asks whether what is used is declared; the front end has its own messages for that.
+    """
+    problems = _problems(module, names)
+    found = [sources.message(op, v.message, v.anchor, v.severity) for op, v in problems]
     unique = list(dict.fromkeys(in_order(found)))
     return [d for d in unique if d.severity == "error"] if has_errors(unique) else unique
 
 
-def _problems(module: Operation) -> Iterator[tuple[Operation, Violation]]:
+def _problems(module: Operation, names: bool) -> Iterator[tuple[Operation, Violation]]:
     misshapen = [(op, v) for op in module.walk() for v in shape_violations(op)]
     if misshapen:
         yield from misshapen
@@ -32,6 +37,8 @@ def _problems(module: Operation) -> Iterator[tuple[Operation, Violation]]:
         yield from ((op, v) for v in _op_problems(op))
     for op, index, message in order_violations(module):
         yield op, Violation(message, violations.operand(index))
+    if names:
+        yield from reference_violations(module)
 
 
 def _op_problems(op: Operation) -> list[Violation]:

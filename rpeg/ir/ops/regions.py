@@ -11,7 +11,7 @@ from xdsl.irdl import (
     var_operand_def,
     var_result_def,
 )
-from xdsl.traits import IsTerminator
+from xdsl.traits import IsTerminator, NoTerminator
 
 from rpeg.ir import violations
 from rpeg.ir.base import CheckedOp, Flow, RpegOp, many, operand, required, setting
@@ -64,6 +64,7 @@ class EveryOp(RpegOp):
     SURFACE: ClassVar[str] = "every"
     SCOPE: ClassVar[Scope] = "step"
     REGION: ClassVar[bool] = True
+    traits = traits_def(NoTerminator())  # its own rule says more than xDSL's
     carried = _carried()
     steps = required(INT, least=1)
     from_ = setting(INT, 0, least=0, name="from")
@@ -142,6 +143,7 @@ class CollectOp(RpegOp):
     SURFACE: ClassVar[str] = "collect"
     SCOPE: ClassVar[Scope] = "batch"
     REGION: ClassVar[bool] = True
+    traits = traits_def(NoTerminator())
     carried = _carried()
     groups = required(INT, least=1)
     max_rounds = required(INT, least=1)
@@ -163,7 +165,7 @@ class CollectOp(RpegOp):
         ]
 
     def rules(self) -> Iterator[Violation]:
-        if not isinstance(terminator_of(self), KeepOp):
+        if not any(isinstance(op, KeepOp) for op in self.body.block.ops):
             yield Violation("a collect region ends with keep(rewards, ..., where=mixed)")
 
 

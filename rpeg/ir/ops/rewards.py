@@ -190,7 +190,7 @@ class ImportanceOp(RpegOp):
                 "generate returned",
                 violations.operand(1),
             )
-        if current.sampled or current.owner != behaviour.owner:
+        elif current.sampled or current.owner != behaviour.owner:
             yield Violation(
                 f"importance needs logprob({behaviour.owner}@{index_name(self)}, ...) first, the "
                 "log-probs of the trained weights",

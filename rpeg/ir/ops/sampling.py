@@ -14,7 +14,7 @@ from rpeg.ir import violations
 from rpeg.ir.assembly import parse_settings, print_settings
 from rpeg.ir.attributes import plain
 from rpeg.ir.base import RpegOp, gives, hidden_result, many, maybe, operand, required, setting
-from rpeg.ir.declared import declaration, declarations, symbol_name
+from rpeg.ir.declared import declaration
 from rpeg.ir.naming import name_of
 from rpeg.ir.ops.declare import DeclareOp
 from rpeg.ir.records import BOUND, OVERFLOW
@@ -36,7 +36,7 @@ from rpeg.ir.types import (
     WeightsType,
     symbol_text,
 )
-from rpeg.ir.violations import Violation, hint
+from rpeg.ir.violations import Violation
 
 LANGUAGE_MODEL = "model.policy | model.actor_critic"
 
@@ -69,10 +69,10 @@ class GetOp(RpegOp):
     def rules(self) -> Iterator[Violation]:
         held, name = self.results[0].type, self.symbol_name
         declared = declaration(self, name)
-        if not isinstance(declared, DeclareOp):
-            near = hint(name, [n for d in declarations(self) if (n := symbol_name(d))])
-            yield Violation(f"`{name}` is not declared in this pipeline{near}")
-        elif held != (wanted := value_type(declared.KIND, declared.form_name, name)):
+        if not isinstance(declared, DeclareOp):  # another rule's
+            return
+        wanted = value_type(declared.KIND, declared.form_name, name)
+        if held != wanted:
             yield Violation(f"@{name} is read as {held}; it is {wanted}")
 
     @classmethod

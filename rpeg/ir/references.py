@@ -1,0 +1,36 @@
+"""References to declarations: what a step reads and holds is declared in its pipeline.
+
+Texts have these messages from the front end, which knows where a name stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xdsl.ir import Operation
+
+from rpeg.ir.declared import declaration, declarations, symbol_name
+from rpeg.ir.ops.sampling import GetOp
+from rpeg.ir.ops.step import StepOp, state_key
+from rpeg.ir.violations import Violation, hint
+
+
+def reference_violations(root: Operation) -> Iterator[tuple[Operation, Violation]]:
+    """Each reference to what is not declared."""
+    for op in root.walk():
+        for name in _names(op):
+            if declaration(op, name) is None:
+                known = [n for d in declarations(op) if (n := symbol_name(d)) is not None]
+                text = f"`{name}` is not declared in this pipeline{hint(name, known)}"
+                yield op, Violation(text)
+
+
+def _names(op: Operation) -> Iterator[str]:
+    match op:
+        case GetOp():
+            yield op.symbol_name
+        case StepOp():
+            keys = (state_key(state.type) for state in op.states)
+            yield from dict.fromkeys(key[1] for key in keys if key is not None)
+        case _:
+            pass

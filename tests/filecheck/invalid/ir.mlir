@@ -1,0 +1,156 @@
+// RUN: %rpeg-opt %s --split-input-file --verify-diagnostics
+// Mistakes that only MLIR can make, each with its line and column.
+
+rpeg.pipeline @types {
+  rpeg.model @actor policy("x")
+  rpeg.model @ref policy(@actor)
+  rpeg.data @train prompts("y")
+  // expected-error@+1:3 {{state 1 is not the version at the start of the step}}
+  rpeg.step i < 3 (%actor : !rpeg.weights<@actor, policy, lag = [1, 1]>, %train : !rpeg.cursor<@train, prompts>) {
+    // expected-error@+1:5 {{@ref is read as !rpeg.weights<@ref, value>; it is !rpeg.weights<@ref, policy>}}
+    %ref = rpeg.get @ref : !rpeg.weights<@ref, value>
+    // expected-error@+1:5 {{`trian` is not declared in this pipeline; did you mean `train`?}}
+    %t = rpeg.get @trian : !rpeg.data<@trian, prompts>
+    // expected-error@+1:9 {{result 2 is !rpeg.cursor<@train, demos>; from its operands it is !rpeg.cursor<@train, prompts>}}
+    %q, %c = "rpeg.batch"(%train) <{size = 4 : i64, order = "shuffle", seed = 0 : i64}> : (!rpeg.cursor<@train, prompts>) -> (!rpeg.prompts<4>, !rpeg.cursor<@train, demos>)
+    // expected-error@+1:16 {{only generate may read older weights; rpeg.yield reads actor@i}}
+    rpeg.yield %actor, %train
+  }
+}
+
+// -----
+
+rpeg.pipeline @states {
+  rpeg.model @actor policy("x")
+  rpeg.data @train prompts("y")
+  // expected-error@+1:3 {{a step yields each of its 2 states once; this one yields 1}}
+  rpeg.step i < 3 (%actor : !rpeg.weights<@actor, policy>, %train : !rpeg.cursor<@train, prompts>) {
+    %q, %c = rpeg.batch %train {size = 4}
+    // expected-error@+1:5 {{every ends with rpeg.yield}}
+    rpeg.every {steps = 2} {
+      rpeg.checkpoint
+    }
+    // expected-error@+1:5 {{every carries 1 states and yields 0}}
+    rpeg.every %c {steps = 2} {
+      rpeg.yield
+    }
+    rpeg.yield %c
+  }
+}
+
+// -----
+
+rpeg.pipeline @swapped {
+  rpeg.model @actor policy("x")
+  rpeg.data @train prompts("y")
+  // expected-error@+1:3 {{state 1 starts as !rpeg.weights<@actor, policy> and ends as !rpeg.cursor<@train, prompts>}}
+  rpeg.step i < 3 (%actor : !rpeg.weights<@actor, policy>, %train : !rpeg.cursor<@train, prompts>) {
+    rpeg.yield %train, %train
+  }
+}
+
+// -----
+
+rpeg.pipeline @without_yield {
+  rpeg.data @train prompts("y")
+  // expected-error@+1:3 {{a step ends with rpeg.yield}}
+  rpeg.step i < 3 (%train : !rpeg.cursor<@train, prompts>) {
+    rpeg.checkpoint
+  }
+}
+
+// -----
+
+rpeg.pipeline @order {
+  rpeg.data @train prompts("y")
+  rpeg.step i < 3 (%train : !rpeg.cursor<@train, prompts>) {
+    // expected-error@+1:28 {{%c is used before its definition}}
+    %q, %c2 = "rpeg.batch"(%c) <{size = 4 : i64, order = "shuffle", seed = 0 : i64}> : (!rpeg.cursor<@train, prompts>) -> (!rpeg.prompts<4>, !rpeg.cursor<@train, prompts>)
+    %r, %c = rpeg.batch %train {size = 4}
+    rpeg.yield %c2
+  }
+}
+
+// -----
+
+rpeg.pipeline @custom_order {
+  rpeg.data @train prompts("y")
+  rpeg.step i < 3 (%train : !rpeg.cursor<@train, prompts>) {
+    // expected-error@+1:27 {{%trian is not defined above this use; did you mean `train`?}}
+    %q, %c2 = rpeg.batch  %trian {size = 4}
+    rpeg.yield %c2
+  }
+}
+
+// -----
+
+// expected-error@+1:14 {{%x is never defined}}
+"rpeg.yield"(%x) : (!rpeg.metric) -> ()
+
+// -----
+
+rpeg.pipeline @settings {
+  rpeg.data @train prompts("y")
+  rpeg.step i < 3 (%train : !rpeg.cursor<@train, prompts>) {
+    // expected-error@+1:33 {{batch has no setting `sise`; did you mean `size`?}}
+    %q, %c = rpeg.batch %train {sise = 4}
+    // expected-error@+2:33 {{size: expected a whole number}}
+    // expected-error@+1:48 {{order=random: expected shuffle | sequential}}
+    %p, %d = rpeg.batch %train {size = "four", order = "random"}
+    rpeg.yield %train
+  }
+}
+
+// -----
+
+rpeg.pipeline @operations {
+  rpeg.step i < 3 () {
+    // expected-error@+1:5 {{`rpeg.chekpoint` is not an operation; did you mean `rpeg.checkpoint`?}}
+    rpeg.chekpoint
+  }
+}
+
+// -----
+
+// expected-error@+1:1 {{rpeg.checkpoint belongs inside rpeg.step}}
+rpeg.checkpoint
+// expected-error@+1:1 {{rpeg.pool belongs inside rpeg.plan}}
+rpeg.pool @all #rpeg.record<nodes, {which = [0, 3]}>
+
+// -----
+
+// expected-error@+1:1 {{a pipeline has one step; `two` has 0}}
+rpeg.pipeline @two {
+  // expected-error@+1:3 {{`polcy` is not a kind of model; did you mean `policy`?}}
+  rpeg.model @a polcy("x")
+  rpeg.model @b policy("x")
+}
+
+// -----
+
+rpeg.pipeline @shapes {
+  // expected-error@+1:3 {{rpeg.expect: `distribution` is missing}}
+  "rpeg.expect"() <{target = "y"}> : () -> ()
+  // expected-error@+1:3 {{rpeg.step: region 'body' at position 0 expected a single block, but got 0 blocks}}
+  "rpeg.step"() <{index = "i", count = 3 : i64}> ({}) : () -> ()
+}
+
+// -----
+
+// expected-error@+1:52 {{expected ']'}}
+rpeg.get @x : !rpeg.weights<@x, policy, lag = [0, 1}>
+
+// -----
+
+// expected-error@+1:15 {{a lag range goes from the newest version to the oldest}}
+rpeg.get @x : !rpeg.weights<@x, policy, lag = [2, 1]>
+
+// -----
+
+// expected-error@+1:24 {{the string does not end on its line}}
+rpeg.data @x prompts(  "gym:countdown)
+
+// -----
+
+// expected-error@+1:15 {{'rpeg.thing' is not registered}}
+rpeg.get @x : !rpeg.thing
