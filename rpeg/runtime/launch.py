@@ -1,7 +1,8 @@
 """Starts the processes of a program: `python -m rpeg.runtime.launch [torchrun's options] PROGRAM`.
 
-The agent is torchrun's own. What differs is the end: a program that fails has said why itself, so the
-agent adds one line only where a process could not (it was killed), and passes the exit code on.
+The agent is torchrun's own. What differs is the end: a program that fails has said why itself, so
+the agent adds one line only where a process could not (it was killed, or all were stopped), and
+passes the exit code on.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 
+from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.run import get_args_parser
 from torch.distributed.run import run as torchrun
@@ -33,6 +35,9 @@ def main(arguments: Sequence[str]) -> int:
     except ChildFailedError as error:
         rank, failure = error.get_first_failure()
         return _explain(rank, failure)
+    except SignalException as error:
+        print("stopped: the same command goes on from the last checkpoint", file=sys.stderr)
+        return 128 + error.sigval
     except KeyboardInterrupt:
         return 130
     return 0
