@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,8 +65,13 @@ def one_pipeline(source: Source, sets: Sequence[str]) -> tuple[ModuleOp, Pipelin
     return loaded.module, found[0], loaded.sources
 
 
-def compile_text(source: Source, choice: Choice, gpus: int = 0) -> ModuleOp:
-    """The verified L3 module of a `.rpeg` text. Raises Failure."""
+def no_gpus() -> int:
+    """For a program that may run elsewhere: as many processes as this machine has cores."""
+    return 0
+
+
+def compile_text(source: Source, choice: Choice, gpus: Callable[[], int] = no_gpus) -> ModuleOp:
+    """The verified L3 module of a `.rpeg` text; `gpus` is asked if it matters. Raises Failure."""
     module, pipeline, sources = one_pipeline(source, choice.sets)
     problems = list(source_problems(pipeline, sources, source, choice))
     if problems:
@@ -74,7 +79,7 @@ def compile_text(source: Source, choice: Choice, gpus: int = 0) -> ModuleOp:
     if choice.plan is not None:
         layout = RpegAnnotateParallelismPass(plan=choice.plan)
     else:
-        count = choice.processes or default_processes(pipeline, gpus, _cores())
+        count = choice.processes or default_processes(pipeline, gpus(), _cores())
         layout = RpegAnnotateParallelismPass(dp=count)
     run_passes(module, [*_passes(SIMPLIFY), layout, *_passes(LOWER)], source)
     return module

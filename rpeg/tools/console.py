@@ -53,11 +53,22 @@ def read(argument: str) -> Source:
         name, _, chosen = argument.rpartition(":")
         path, pipeline = Path(name), chosen
     try:
-        return Source(path, path.read_bytes().decode("utf-8"), pipeline)
-    except UnicodeDecodeError as error:
-        raise Failure(f"{path} is not UTF-8 text (byte {error.start})") from None
+        return Source(path, decoded(path.read_bytes(), str(path)), pipeline)
     except OSError as error:
         raise Failure(f"{path}: {error.strerror}") from None
+
+
+def standard_input() -> Source:
+    """The text that is piped in. Raises Failure."""
+    return Source(Path("<stdin>"), decoded(sys.stdin.buffer.read(), "<stdin>"))
+
+
+def decoded(data: bytes, name: str) -> str:
+    """The text of some bytes. Raises Failure."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Failure(f"{name} is not UTF-8 text (byte {error.start})") from None
 
 
 def report(diagnostics: Iterable[Diagnostic], source: Source) -> None:

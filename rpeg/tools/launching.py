@@ -13,8 +13,7 @@ from rpeg.tools.console import Failure
 
 
 def visible_gpus() -> int:
-    """GPUs that torch sees. Raises Failure where torch is not installed."""
-    need_torch()
+    """GPUs that torch sees."""
     import torch
 
     return torch.cuda.device_count()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rpeg.frontend.format import format_source
 from rpeg.ir.diagnostics import DiagnosticsError
-from rpeg.tools.console import FAILED, OK, Source, read, report
+from rpeg.tools.console import FAILED, OK, Failure, read, report, standard_input
 
 HELP = "print pipelines in canonical form, or rewrite their files"
 
@@ -26,23 +26,32 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Formats each file."""
     changed = [name for name in options.files if _one(name, options.check)]
-    if options.check:
-        for name in changed:
-            print(f"{name}: not in canonical form; rpeg fmt {name} writes it")
-        return FAILED if changed else OK
-    return OK
+    if not options.check:
+        return OK
+    for name in changed:
+        print(f"{name}: not in canonical form; rpeg fmt {name} writes it")
+    return FAILED if changed else OK
 
 
 def _one(name: str, check: bool) -> bool:
-    source = Source(Path("<stdin>"), sys.stdin.read()) if name == "-" else read(name)
+    """Whether a text is not in canonical form; then it is rewritten, unless it is only checked."""
+    source = standard_input() if name == "-" else read(name)
     try:
         formatted = format_source(source.text, source.name)
     except DiagnosticsError as error:
         report(error.diagnostics, source)
         raise
-    if name == "-":
+    changed = formatted != source.text
+    if name == "-" and not check:
         sys.stdout.write(formatted)
-    elif formatted != source.text and not check:
-        source.path.write_text(formatted, encoding="utf-8")
-        print(f"{name}: formatted")
-    return formatted != source.text
+    elif changed and not check:
+        _rewrite(source.path, formatted)
+    return changed
+
+
+def _rewrite(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Failure(f"{path} can't be written: {error.strerror}") from None
+    print(f"{path}: formatted")

@@ -10,7 +10,7 @@ from rpeg.lowering.python import pipeline_name
 from rpeg.tools.commands.compile import choice_of, layout_arguments, write_package
 from rpeg.tools.compiling import compile_text
 from rpeg.tools.console import USAGE, Failure, read
-from rpeg.tools.launching import environment, launch, visible_gpus
+from rpeg.tools.launching import environment, launch, need_torch, visible_gpus
 
 HELP = "train: compile for this machine, launch, show progress; resumes after a stop"
 
@@ -33,7 +33,8 @@ def run(options: argparse.Namespace) -> int:
     if source.path.suffix == ".mlir":
         text = "rpeg run takes .rpeg text; for .mlir: rpeg compile, then rpeg launch"
         raise Failure(text, USAGE)
-    module = compile_text(source, choice_of(options, needs_files=True), visible_gpus())
+    need_torch()
+    module = compile_text(source, choice_of(options, needs_files=True), visible_gpus)
     (program,) = programs(module)
     run_dir: Path = options.run_dir or Path("runs") / pipeline_name(program)
     folder = run_dir / "program"
