@@ -58,7 +58,7 @@ def _noun(kind: str, what: str) -> str:
         case "traj":
             return "trajectories"
         case "model":
-            return f"a {what} model" if what else "a model"
+            return f"{'an' if what[:1] in 'aeiou' else 'a'} {what} model" if what else "a model"
         case "data" | "cursor":
             return f"{what} data"
         case "tool":
