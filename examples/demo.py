@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from rpeg.runtime.folder import RunFolder
 from rpeg.runtime.metrics import read_metrics
 from rpeg.runtime.report import plot_run, series
 from rpeg.tools.rpeg import main as rpeg
@@ -27,13 +28,22 @@ def main() -> int:
     """Trains and says what came of it; the exit code of the first stage that fails, or 0."""
     for pipeline, what in STAGES.items():
         print(f"\n{what}", flush=True)
-        file = ROOT / "examples" / "sort_digits.rpeg"
-        code = rpeg(["run", f"{file}:{pipeline}", "--run-dir", str(RUNS / pipeline)])
+        code = train(pipeline)
         if code:
             return code
     print(f"\n{summary(RUNS / 'warmup', RUNS / 'grpo')}")
     print(f"reward by step: {plot_run(RUNS / 'grpo', RUNS / 'grpo' / 'report.png')}")
     return 0
+
+
+def train(pipeline: str) -> int:
+    """Runs one pipeline, unless it is finished; its exit code."""
+    record = RunFolder(RUNS / pipeline).read()
+    if record is not None and record.is_done(record.steps):
+        print(f"already done: to train it again, delete {RUNS / pipeline}")
+        return 0
+    file = ROOT / "examples" / "sort_digits.rpeg"
+    return rpeg(["run", f"{file}:{pipeline}", "--run-dir", str(RUNS / pipeline)])
 
 
 def summary(before: Path, after: Path) -> str:

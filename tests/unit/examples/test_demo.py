@@ -7,6 +7,7 @@ from types import ModuleType
 
 import pytest
 
+from rpeg.runtime.folder import RunFolder, RunRecord
 from rpeg.tools.rpeg import main as rpeg
 
 ROOT = Path(__file__).parents[3]
@@ -43,6 +44,20 @@ def test_summary_tells_the_last_evaluations(tmp_path: Path) -> None:
     assert "0.412 before" in text
     assert "0.875 after" in text
     assert "6.0 minutes" in text
+
+
+@pytest.mark.parametrize(("finished", "commands"), [(90, 0), (None, 1)])
+def test_finished_runs_are_not_run_again(
+    finished: int | None, commands: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = RunRecord("warmup", "0", 0, 1500, 2, finished_step=finished, stopped=True)
+    (tmp_path / "warmup").mkdir()
+    RunFolder(tmp_path / "warmup").write(record)
+    ran: list[list[str]] = []
+    monkeypatch.setattr(demo, "RUNS", tmp_path)
+    monkeypatch.setattr(demo, "rpeg", lambda arguments: ran.append(arguments) or 0)
+    assert demo.train("warmup") == 0
+    assert len(ran) == commands
 
 
 def test_measure_reads_both_runs(tmp_path: Path) -> None:
