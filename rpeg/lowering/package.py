@@ -23,6 +23,10 @@ class CannotWrite(Exception):
     """The package can't be written; the text says why and what to do."""
 
 
+class Edited(CannotWrite):
+    """The folder holds a package that someone edited."""
+
+
 @dataclass(frozen=True)
 class Package:
     """What will be written: file names and texts."""
@@ -46,7 +50,7 @@ def package(module: ModuleOp, origin: Origin, root: str) -> Package:
         {
             _file_name(program): program_text(program, origin),
             "plan.json": _plan(program, origin),
-            "program.mlir": f"{module}\n",
+            "program.mlir": str(module) + "\n",
             "launch.sh": _launch(program, root),
             "README.md": _readme(program, origin),
         }

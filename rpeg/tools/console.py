@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -82,3 +83,10 @@ def report(diagnostics: Iterable[Diagnostic], source: Source) -> None:
 def refuse(source: Source, problems: Iterable[tuple[Position, str]]) -> None:
     """Reports problems as errors of a text."""
     report((Diagnostic(at, text, "error", source.name) for at, text in problems), source)
+
+
+def positive(text: str) -> int:
+    """A whole number of at least 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, not {text}")
+    return int(text)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
-from rpeg.lowering.package import CannotWrite, package, programs, write
+from rpeg.lowering.package import CannotWrite, Edited, package, programs, write
 from rpeg.lowering.python import Origin, source_hash
 from rpeg.tools.compiling import Choice, compile_text, load_programs
-from rpeg.tools.console import OK, Failure, Source, read
+from rpeg.tools.console import OK, Failure, Source, positive, read
 
 HELP = "write the program of a pipeline as a readable Python package"
 
@@ -48,13 +48,6 @@ def layout_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def positive(text: str) -> int:
-    """A whole number of at least 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, not {text}")
-    return int(text)
-
-
 def choice_of(options: argparse.Namespace, needs_files: bool = False) -> Choice:
     """What the options say of the layout."""
     return Choice(options.set, options.plan, options.processes, options.allow_python, needs_files)
@@ -66,7 +59,10 @@ def run(options: argparse.Namespace) -> int:
     out: Path = options.out
     in_ir = source.path.suffix == ".mlir"
     module = load_programs(source) if in_ir else compile_text(source, choice_of(options))
-    write_package(module, source, out, options.force)
+    try:
+        write_package(module, source, out, options.force)
+    except Edited as error:
+        raise Failure(str(error)) from None
     (program,) = programs(module)
     count = program.process_count
     print(f"{out}: {count} process{'es' if count != 1 else ''}; run it with {out}/launch.sh")
@@ -74,12 +70,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def write_package(module: ModuleOp, source: Source, out: Path, force: bool) -> None:
-    """Writes the package of a module of one program. Raises Failure."""
+    """Writes the package of a module of one program. Raises Failure, or Edited as it is."""
     (program,) = programs(module)
     origin = Origin(source.path.name, source_hash(program))
     root = os.path.relpath(source.folder, out.resolve())
     try:
         write(package(module, origin, root), out, force)
+    except Edited:
+        raise
     except CannotWrite as error:
         raise Failure(str(error)) from None
     except OSError as error:

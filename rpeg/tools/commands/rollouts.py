@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rpeg.tools.console import OK, Failure
+from rpeg.tools.console import OK, Failure, positive
 from rpeg.tools.launching import need_torch
 
 HELP = "browse what a run sampled: prompts, completions, rewards"
@@ -19,7 +19,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--step", type=int, metavar="N", help="which step (default: the newest)")
     parser.add_argument("--sort", metavar="REWARD", help="best of this reward first")
     parser.add_argument("--worst", action="store_true", help="with --sort: worst first")
-    parser.add_argument("--limit", type=int, default=20, metavar="N", help="how many (default: 20)")
+    parser.add_argument(
+        "--limit", type=positive, default=20, metavar="N", help="how many (default: 20)"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
 
 

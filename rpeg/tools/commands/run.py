@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rpeg.lowering.package import programs
+from rpeg.lowering.package import Edited, programs
 from rpeg.lowering.python import pipeline_name
 from rpeg.tools.commands.compile import choice_of, layout_arguments, write_package
 from rpeg.tools.compiling import compile_text
-from rpeg.tools.console import USAGE, Failure, read
-from rpeg.tools.launching import environment, launch, need_torch, visible_gpus
+from rpeg.tools.console import OK, USAGE, Failure, read
+from rpeg.tools.launching import environment, finished, launch, need_torch, visible_gpus
 
 HELP = "train: compile for this machine, launch, show progress; resumes after a stop"
 
@@ -38,5 +38,13 @@ def run(options: argparse.Namespace) -> int:
     (program,) = programs(module)
     run_dir: Path = options.run_dir or Path("runs") / pipeline_name(program)
     folder = run_dir / "program"
-    write_package(module, source, folder, force=False)
+    try:
+        write_package(module, source, folder, force=False)
+    except Edited:
+        text = f"{folder} was edited: run it with `rpeg launch {folder}`, or delete it first"
+        raise Failure(text) from None
+    done = finished(run_dir, program, options.seed)
+    if done is not None:
+        print(done)
+        return OK
     return launch(folder, environment(run_dir, options.seed, source.folder, options.allow_python))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shlex
@@ -11,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from rpeg.ir.parse import parse_module
 from rpeg.lowering.package import CannotWrite, Package, package, write
-from rpeg.lowering.python import Origin
+from rpeg.lowering.python import Origin, source_hash
 from rpeg.tools.console import Source
-from tests.unit.lowering.compiled import compiled
+from tests.unit.lowering.compiled import compiled, program_of, text_of
 from tests.unit.passes.pipelines import grpo
 
 FILES = {"a.py": "a = 1\n", "launch.sh": "exit 0\n"}
@@ -99,7 +101,7 @@ def test_a_write_that_fails_leaves_what_was(tmp_path: Path) -> None:
 
 def made(root: str = "..", name: str = "p.rpeg") -> dict[str, str]:
     module = compiled(Source(Path(name), grpo()), processes=2)
-    return dict(package(module, Origin(name, "0" * 64), root).files)
+    return dict(package(module, Origin(name, source_hash(program_of(module))), root).files)
 
 
 def test_what_is_in_it() -> None:
@@ -107,8 +109,14 @@ def test_what_is_in_it() -> None:
     assert list(files) == ["program_all.py", "plan.json", "program.mlir", "launch.sh", "README.md"]
     plan = json.loads(files["plan.json"])
     assert plan["programs"] == [{"pool": "all", "file": "program_all.py", "processes": 2}]
-    assert plan["source"] == {"file": "p.rpeg", "sha256": "0" * 64}
+    assert plan["source"] == {
+        "file": "p.rpeg",
+        "sha256": hashlib.sha256(grpo().encode()).hexdigest(),
+    }
     assert (plan["pipeline"], plan["steps"]) == ("p", 10)
+    again, _, problems = parse_module(files["program.mlir"], "program.mlir")
+    assert again is not None, problems
+    assert text_of(again) == files["program_all.py"]
     for name in files:
         assert name in files["README.md"] or name == "README.md"
 

@@ -1,0 +1,436 @@
+"""`rpeg` from the outside: exit codes, messages with place and way out, no half output."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rpeg.tools.rpeg import COMMANDS, main
+from tests.unit.passes.pipelines import GRPO, grpo, place
+from tests.unit.tools.commands import Shell
+
+ROOT = Path(__file__).parents[3]
+READERS = ["check", "compile -o out", "run", "fmt"]
+PLAN = """  plan wide on "h100-1" {
+    pool all = gpus(0..3)
+    pool cpu = cores(0..0, per_node=4)
+    y on all, par(dp=2, tp=2), engine(name=embedded)
+    r on cpu
+    lp_old on all, par(dp=2, tp=2)
+    lp_ref on all, par(dp=2, tp=2)
+    actor on all, par(dp=2, tp=2), publish(all, mode=reshard)
+    heldout_acc on all, par(dp=2, tp=2), engine(name=embedded)
+  }
+"""
+
+
+def message(err: str) -> str:
+    """The first line of what a command says."""
+    return err.splitlines()[0]
+
+
+# ---- inputs that are none
+
+
+@pytest.mark.parametrize("command", READERS)
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("none.rpeg", "none.rpeg: No such file or directory"),
+        ("none.rpeg:p", "none.rpeg: No such file or directory"),
+        ("tiny", "tiny: Is a directory"),
+        ("binary.rpeg", "binary.rpeg is not UTF-8 text (byte 5)"),
+    ],
+    ids=["missing", "missing with a pipeline", "folder", "binary"],
+)
+def test_files(command: str, name: str, text: str, shell: Shell) -> None:
+    (shell.folder / "binary.rpeg").write_bytes(b"rpeg \xff\xfe")
+    before = shell.names()
+    done = shell(*command.split(), name)
+    if command == "fmt" and name.endswith(":p"):
+        text = "none.rpeg: No such file or directory"
+    assert (done.code, done.out, done.err) == (1, "", f"error: {text}\n")
+    assert shell.names() == before
+
+
+@pytest.mark.parametrize("command", ["check", "compile -o out", "run"])
+def test_unknown_pipeline(command: str, shell: Shell) -> None:
+    done = shell(*command.split(), "p.rpeg:q")
+    assert done.code == 1
+    assert "`q`" in message(done.err)
+    assert "p" in message(done.err)
+    assert "out" not in shell.names()
+
+
+@pytest.mark.parametrize("command", ["compile -o out", "run"])
+def test_two_pipelines(command: str, shell: Shell) -> None:
+    other = grpo().removeprefix("rpeg 0.1\n").replace("pipeline p", "pipeline other")
+    shell.write(text=grpo() + other, name="two.rpeg")
+    done = shell(*command.split(), "two.rpeg")
+    assert done.code == 2
+    assert done.err == (
+        "error: two.rpeg holds 2 pipelines; choose one: two.rpeg:p two.rpeg:other\n"
+    )
+    assert shell("check", "two.rpeg").code == 0
+
+
+# ---- params
+
+
+@pytest.mark.parametrize("command", ["check", "compile -o out", "run"])
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("sise=2", ["`sise`", "did you mean `size`"]),
+        ("size=many", ["size"]),
+        ("size", ["size"]),
+    ],
+    ids=["name", "kind", "no value"],
+)
+def test_set(command: str, given: str, words: list[str], shell: Shell) -> None:
+    shell.write(("  model actor", "  param size = 4\n  model actor"), ("size=4", "size=$size"))
+    before = shell.names()
+    done = shell(*command.split(), "p.rpeg", "--set", given)
+    assert done.code == 1
+    for word in words:
+        assert word in done.err
+    assert shell.names() == before
+
+
+def test_set_takes_effect(shell: Shell) -> None:
+    shell.write(("  model actor", "  param size = 4\n  model actor"), ("size=4", "size=$size"))
+    assert shell("compile", "p.rpeg", "-o", "out", "--set", "size=6", "--processes", "3").code == 0
+    assert "batch(size=6" in (shell.folder / "out" / "program_all.py").read_text()
+
+
+# ---- what does not compile
+
+
+def refused(shell: Shell, text: str, at: str, why: str, *words: str) -> None:
+    """A command stops with this message at this place, and leaves nothing behind."""
+    shell.write(text=text)
+    before = shell.names()
+    done = shell(*words)
+    assert done.code == 1
+    assert message(done.err) == f"p.rpeg:{place(text, at)}: error: {why}"
+    assert done.err.splitlines()[1].strip() == next(
+        line.strip() for line in text.splitlines() if at in line
+    )
+    assert shell.names() == before
+
+
+def test_a_batch_that_does_not_divide(shell: Shell) -> None:
+    why = "a batch of 4 rows does not divide over 3 processes (dp=3)"
+    refused(
+        shell, GRPO, "batch(train", why, *("compile", "p.rpeg", "-o", "out", "--processes", "3")
+    )
+
+
+def test_tensor_parallel_plan(shell: Shell) -> None:
+    why = "par(dp=2, tp=2): this version compiles data-parallel layouts, par(dp=...)"
+    text = grpo().removesuffix("}\n") + PLAN + "}\n"
+    refused(shell, text, "generate(", why, *("compile", "p.rpeg", "-o", "out", "--plan", "wide"))
+
+
+def test_unknown_plan(shell: Shell) -> None:
+    why = "there is no plan `wide`; the file has: none"
+    refused(shell, GRPO, "p {", why, *("compile", "p.rpeg", "-o", "out", "--plan", "wide"))
+
+
+@pytest.mark.parametrize("command", ["compile -o out", "run"])
+def test_user_code_needs_permission(command: str, shell: Shell) -> None:
+    text = grpo(("rule:exact_match", "python:mine:reward"))
+    why = "user code runs only with --allow-python: read it first"
+    refused(shell, text, '"python:mine', why, *command.split(), "p.rpeg")
+
+
+def test_permission_of_user_code(shell: Shell) -> None:
+    shell.write(("rule:exact_match", "python:mine:reward"))
+    assert shell("compile", "p.rpeg", "-o", "out", "--allow-python", "--processes", "1").code == 0
+
+
+def test_missing_data(shell: Shell) -> None:
+    text = grpo(("rows.jsonl", "raws.jsonl"))
+    why = (
+        f"there is no {shell.folder / 'raws.jsonl'}: sources without a scheme are paths relative "
+        "to the pipeline's file"
+    )
+    refused(shell, text, '"raws.jsonl', why, "run", "p.rpeg")
+
+
+def test_missing_model(shell: Shell) -> None:
+    text = grpo(('"tiny"', '"models/huge"'))
+    shipped = ", ".join(
+        sorted(f"models/{p.parent.name}" for p in ROOT.glob("models/*/config.json"))
+    )
+    why = (
+        f"there is no folder {shell.folder / 'models' / 'huge'}, and no shipped model of this "
+        f"name; shipped: {shipped}"
+    )
+    refused(shell, text, '"models/huge', why, "run", "p.rpeg")
+
+
+def test_sources_are_not_needed_to_compile(shell: Shell) -> None:
+    shell.write(("rows.jsonl", "raws.jsonl"))
+    assert shell("compile", "p.rpeg", "-o", "out", "--processes", "1").code == 0
+
+
+def test_errors_of_meaning(shell: Shell) -> None:
+    shell.write(("score(correct, y)", "score(correct, q)"))
+    before = shell.names()
+    for command in (("check",), ("compile", "-o", "out"), ("run",)):
+        done = shell(*command, "p.rpeg")
+        assert done.code == 1
+        assert re.match(r"p\.rpeg:\d+:\d+: error: score takes", done.err)
+    assert shell.names() == before
+
+
+# ---- packages
+
+
+def test_compile(shell: Shell) -> None:
+    done = shell("compile", "p.rpeg:p", "-o", "deep/out", "--processes", "2")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == "deep/out: 2 processes; run it with deep/out/launch.sh\n"
+    assert shell("compile", "p.rpeg", "-o", "deep/out", "--processes", "1").code == 0
+
+
+def test_compile_from_an_edited_program(shell: Shell) -> None:
+    shell("compile", "p.rpeg", "-o", "out", "--processes", "1")
+    ir = (shell.folder / "out" / "program.mlir").read_text()
+    shell.write(name="mine.mlir", text=ir.replace("coef = 1.000000e-01", "coef = 5.000000e-01"))
+    assert shell("compile", "mine.mlir", "-o", "mine").code == 0
+    assert "coef=0.5" in (shell.folder / "mine" / "program_all.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("builtin.module {", "error:"),
+        ("builtin.module {}", "this holds nothing"),
+        ('builtin.module { rrt.program @p "all" 1 { } }', "expected a single block"),
+    ],
+    ids=["syntax", "empty", "meaning"],
+)
+def test_ir_that_is_no_program(text: str, said: str, shell: Shell) -> None:
+    shell.write(name="mine.mlir", text=text)
+    done = shell("compile", "mine.mlir", "-o", "out")
+    assert done.code == 1
+    assert message(done.err).startswith("mine.mlir:1:")
+    assert said in message(done.err)
+    assert not (shell.folder / "out").exists()
+
+
+def test_run_takes_text(shell: Shell) -> None:
+    shell.write(name="mine.mlir", text="builtin.module {}")
+    done = shell("run", "mine.mlir")
+    assert (done.code, done.out) == (2, "")
+    assert "rpeg compile, then rpeg launch" in done.err
+
+
+def test_foreign_and_edited_folders(shell: Shell) -> None:
+    done = shell("compile", "p.rpeg", "-o", "tiny", "--processes", "1")
+    assert done.code == 0, "an empty folder is taken"
+    with (shell.folder / "tiny" / "program_all.py").open("a") as file:
+        file.write("# mine\n")
+    done = shell("compile", "p.rpeg", "-o", "tiny", "--processes", "1")
+    assert done.code == 1
+    assert "--force to lose the edits" in done.err
+    done = shell("compile", "p.rpeg", "-o", ".", "--force", "--processes", "1")
+    assert done.code == 1
+    assert "is not a package of rpeg" in done.err
+
+
+def test_a_folder_that_cannot_be_written(shell: Shell) -> None:
+    done = shell("compile", "p.rpeg", "-o", "p.rpeg/out", "--processes", "1")
+    assert done.code == 1
+    assert done.err.startswith("error: ")
+    assert len(done.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "two", "1.5"])
+def test_processes(number: str, shell: Shell) -> None:
+    done = shell("compile", "p.rpeg", "-o", "out", f"--processes={number}")
+    assert done.code == 2
+    assert f"expected a whole number of at least 1, not {number}" in done.err
+
+
+# ---- check
+
+
+def test_check(shell: Shell) -> None:
+    done = shell("check", "p.rpeg")
+    assert done.code == 0
+    assert re.fullmatch(r"p\.rpeg:p: no errors \(\d+ operations\)\n", done.out)
+
+
+def test_check_as_json(shell: Shell) -> None:
+    text = shell.write(("score(correct, y)", "score(correct, q)"))
+    done = shell("check", "p.rpeg", "--json")
+    (found,) = json.loads(done.out)
+    assert done.code == 1
+    assert f"{found['line']}:{found['column']}" == place(text, "q)\n    lp_old")
+    assert (found["file"], found["severity"]) == ("p.rpeg", "error")
+
+
+def test_params(shell: Shell) -> None:
+    shell.write(("  model actor", "  param size = 4\n  model actor"), ("size=4", "size=$size"))
+    assert shell("check", "p.rpeg", "--params", "--set", "size=6").out == "# p\nsize = 6\n"
+
+
+# ---- fmt
+
+
+def test_fmt(shell: Shell) -> None:
+    shell("fmt", "p.rpeg")
+    canonical = (shell.folder / "p.rpeg").read_text()
+    assert shell("fmt", "--check", "p.rpeg").code == 0
+    (shell.folder / "p.rpeg").write_text(canonical.replace("size=4", "size  =  4"))
+    done = shell("fmt", "--check", "p.rpeg")
+    assert (done.code, done.out) == (
+        1,
+        "p.rpeg: not in canonical form; rpeg fmt p.rpeg writes it\n",
+    )
+    done = shell("fmt", "p.rpeg")
+    assert (done.code, done.out) == (0, "p.rpeg: formatted\n")
+    assert (shell.folder / "p.rpeg").read_text() == canonical
+
+
+def test_fmt_leaves_what_it_cannot_read(shell: Shell) -> None:
+    shell.write(text="rpeg 0.1\npipeline p {")
+    done = shell("fmt", "p.rpeg")
+    assert done.code == 1
+    assert message(done.err).startswith("p.rpeg:2:")
+    assert (shell.folder / "p.rpeg").read_text() == "rpeg 0.1\npipeline p {"
+
+
+# ---- runs
+
+
+def test_launch_needs_a_package(shell: Shell) -> None:
+    done = shell("launch", "tiny")
+    assert (done.code, done.err) == (
+        1,
+        "error: tiny has no launch.sh: it is not what rpeg compile writes\n",
+    )
+
+
+def test_launch_passes_the_command_line_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = 'env | grep "^RPEG_\\|^PYTHON=" | sort\nexit 7\n'
+    (tmp_path / "launch.sh").write_text(script)
+    for name in ("RPEG_RUN_DIR", "RPEG_SEED", "RPEG_ROOT", "RPEG_ALLOW_PYTHON"):
+        monkeypatch.delenv(name, raising=False)
+    assert main(["launch", str(tmp_path), "--seed", "3", "--run-dir", "a b", "--allow-python"]) == 7
+    assert capfd.readouterr().out.splitlines() == [
+        f"PYTHON={sys.executable}",
+        *("RPEG_ALLOW_PYTHON=1", "RPEG_RUN_DIR=a b", "RPEG_SEED=3"),
+    ]
+
+
+@pytest.mark.parametrize("command", ["run", "launch", "report", "rollouts"])
+def test_packages_that_are_not_installed(
+    command: str, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rpeg.tools.launching._installed", lambda module: module != "torch")
+    (shell.folder / "tiny" / "launch.sh").write_text("exit 0\n")
+    before = shell.names()
+    done = shell(command, "p.rpeg" if command == "run" else "tiny")
+    assert (done.code, done.err) == (1, "error: running needs torch: pip install 'rpeg[run]'\n")
+    assert shell.names() == before
+
+
+ROLLOUT = {
+    **{"step": 2, "ordinal": 0, "prompt": "[1]+1=", "answer": None, "completion": "2 [red]"},
+    **{"finished": True, "tokens": 2, "version": 1, "lag": 0},
+}
+
+
+@pytest.fixture
+def run_folder(shell: Shell) -> Path:
+    folder = shell.folder / "runs" / "p"
+    (folder / "rollouts").mkdir(parents=True)
+    rows = [{**ROLLOUT, "sample": k, "rewards": {"r": k / 4}} for k in range(4)]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / "rollouts" / "step-000002.jsonl").write_text(text)
+    (folder / "metrics.jsonl").write_text('{"step": 1, "seconds": 1.0, "loss": 0.5}\n')
+    return folder
+
+
+def test_rollouts(shell: Shell, run_folder: Path) -> None:
+    done = shell("rollouts", "runs/p")
+    assert done.code == 0
+    assert "step 2" in done.out
+    assert "[1]+1=" in done.out
+    assert "2 [red]" in done.out
+    done = shell("rollouts", "runs/p", "--json", "--sort", "r", "--limit", "2")
+    assert [json.loads(line)["sample"] for line in done.out.splitlines()] == [3, 2]
+    done = shell("rollouts", "runs/p", "--json", "--sort", "r", "--worst", "--limit", "1")
+    assert [json.loads(line)["sample"] for line in done.out.splitlines()] == [0]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["tiny"], "tiny holds no rollouts"),
+        (["runs/p", "--step", "9"], "no rollouts of step 9: there are steps 2 to 2"),
+        (["runs/p", "--sort", "acc"], "no reward `acc` in these rollouts: there is r"),
+    ],
+    ids=["no run", "no step", "no reward"],
+)
+def test_rollouts_that_are_not_there(
+    words: list[str], said: str, shell: Shell, run_folder: Path
+) -> None:
+    done = shell("rollouts", *words)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith(f"error: {said}")
+
+
+def test_report(shell: Shell, run_folder: Path) -> None:
+    done = shell("report", "runs/p")
+    assert (done.code, done.out) == (0, "runs/p/report.png\n")
+    assert (run_folder / "report.png").read_bytes()[:4] == b"\x89PNG"
+    assert shell("report", "tiny").err.startswith("error: tiny holds no metrics")
+
+
+# ---- the command line itself
+
+
+def test_a_reader_that_goes_away(shell: Shell) -> None:
+    rows = "".join(f"  param p{k} = {k}\n" for k in range(1000))
+    shell.write(("  model actor", rows + "  model actor"))
+    call = f"{sys.executable} -m rpeg.tools.rpeg check p.rpeg --json | head -1"
+    run = subprocess.run(
+        ["bash", "-c", call],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert (run.stdout, run.stderr) == ("[\n", "")
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help(command: str, shell: Shell, update_golden: bool) -> None:
+    done = shell(*filter(None, [command]), "--help")
+    path = ROOT / "tests" / "golden" / "help" / f"{command or 'rpeg'}.golden"
+    if update_golden:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(done.out)
+    assert done.code == 0
+    assert done.out == path.read_text()
+
+
+def test_wrong_calls(shell: Shell) -> None:
+    assert shell().code == 2
+    assert shell("trian", "p.rpeg").code == 2
+    assert shell("compile", "p.rpeg").code == 2
+    both = shell("compile", "p.rpeg", "-o", "out", "--plan", "a", "--processes", "1")
+    assert "not allowed with argument" in both.err
+    assert shell("--version").out.startswith("rpeg 0.")
