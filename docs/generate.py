@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from generate_passes import pass_pages
+
 from rpeg.frontend.written import value
 from rpeg.ir.ops.declare import DECLARE
 from rpeg.ir.records import ALLOW, CLAUSES, EXPECT, POOLS, RECORDS, SCHEMES
@@ -92,7 +94,7 @@ def _default(setting: Setting) -> str:
     return "*required*" if setting.required else "*optional*"
 
 
-PAGES: dict[str, Callable[[], Iterator[str]]] = {"vocabulary.md": vocabulary}
+PAGES: dict[str, Callable[[], Iterator[str]]] = {"vocabulary.md": vocabulary, **pass_pages()}
 
 
 def main(check: bool) -> int:
@@ -102,6 +104,7 @@ def main(check: bool) -> int:
         text = "\n".join(lines()).rstrip() + "\n"
         path = HERE / name
         if not check:
+            path.parent.mkdir(exist_ok=True)
             path.write_text(text, encoding="utf-8")
         elif not path.is_file() or path.read_text(encoding="utf-8") != text:
             stale.append(f"docs/{name} is not what docs/generate.py writes: run it")
