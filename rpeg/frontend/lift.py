@@ -153,6 +153,8 @@ class _Lifter:
 
     def _ends_with_newest(self, ending: YieldOp, states: Sequence[SSAValue]) -> None:
         """A text always goes on with the newest version of a state."""
+        if self.problems:  # an operation without a surface may have made the newest
+            return
         for start, end in zip(states, ending.operands, strict=True):
             key = state_of(start)
             if key is not None and self.newest.get(key) is not end:

@@ -351,6 +351,9 @@ class RpegOp(CheckedOp):
             return
 
     def _result_types(self) -> Iterator[Violation]:
+        count = self.result_count()
+        if len(self.results) != count:
+            yield Violation(f"{self.word} gives {count} results here, not {len(self.results)}")
         for index, (found, wanted) in enumerate(zip(self.results, self.infer(), strict=False)):
             if found.type != wanted and not is_unknown(found.type):
                 yield Violation(

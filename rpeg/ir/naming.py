@@ -83,6 +83,8 @@ def _kept(collect: Operation, value: SSAValue) -> SSAValue | None:
     if keep is None:
         return None
     index = next(k for k, r in enumerate(collect.results) if r is value)
+    if index >= len(keep.operands):
+        return None
     inner = trajectories_of(keep.operands[index])
     pairs = zip(keep.operands, collect.results, strict=False)
     return next((outer for kept, outer in pairs if kept is inner), None)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import ClassVar, Self
 
 from xdsl.dialects.builtin import StringAttr, SymbolNameConstraint, SymbolRefAttr
@@ -22,7 +23,7 @@ from rpeg.ir.assembly import parse_settings, print_settings
 from rpeg.ir.attributes import RecordAttr, SecondsAttr
 from rpeg.ir.base import CheckedOp, Held, maybe, required, setting
 from rpeg.ir.checks import record_violations, setting_violations
-from rpeg.ir.declared import declaration, pipeline_of, step_of, symbol_name
+from rpeg.ir.declared import declarations, pipeline_of, step_of, symbol_name
 from rpeg.ir.patterns import operands
 from rpeg.ir.records import ALLOW, EXPECT, SCHEMES
 from rpeg.ir.settings import DURATION, FLOAT, INT, TEXT, Setting, record, word
@@ -230,8 +231,9 @@ class ModelOp(DeclareOp):
 
     def rules(self) -> Iterator[Violation]:
         if self.initial is not None:
-            other = declaration(self, self.initial)
-            if not isinstance(other, ModelOp):
+            above = takewhile(lambda other: other is not self, declarations(self))
+            models = [other.title for other in above if isinstance(other, ModelOp)]
+            if self.initial not in models:
                 yield Violation(f"`{self.initial}` is not a model declared above")
         step = step_of(self)
         if self.optim is not None and step is not None and not _changes(step, self.title):
