@@ -1,4 +1,4 @@
-"""`rpeg check`: parse, verify, and say whether it compiles."""
+"""`rpeg check`: parse and verify."""
 
 from __future__ import annotations
 
