@@ -12,15 +12,14 @@ from rpeg.frontend import ast
 from rpeg.frontend.irgen import generate
 from rpeg.frontend.overrides import apply_overrides
 from rpeg.frontend.parse import parse
+from rpeg.frontend.render import render
+from rpeg.ir.attributes import SOURCE_HASH
 from rpeg.ir.diagnostics import Diagnostic, DiagnosticsError, Position, has_errors, in_order
 from rpeg.ir.sources import Sources
 from rpeg.ir.verify import diagnose
 from rpeg.ir.violations import hint
 
-__all__ = ["SOURCE_HASH", "Loaded", "check", "load"]
-
-SOURCE_HASH = "rpeg.source_sha256"
-"""Attribute of a module that was read from a text: the text's SHA-256, overrides included."""
+__all__ = ["Loaded", "check", "load"]
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ def load(
     except DiagnosticsError as error:
         return Loaded(file, None, in_order(error.diagnostics), sources)
     module, found = generate(file, sources)
-    module.attributes[SOURCE_HASH] = StringAttr(_digest(text, overrides or {}))
+    module.attributes[SOURCE_HASH] = StringAttr(_digest(file))
     everything = in_order([*problems, *found, *diagnose(module, sources, names=False)])
     if has_errors(everything):
         errors = tuple(d for d in everything if d.severity == "error")
@@ -82,7 +81,6 @@ def _selected(
     return replace(file, pipelines=tuple(chosen))
 
 
-def _digest(text: str, overrides: Mapping[str, ast.Literal]) -> str:
-    """SHA-256 of a text and of what was set otherwise."""
-    settings = "".join(f"\n{name}={overrides[name]}" for name in sorted(overrides))
-    return hashlib.sha256((text + settings).encode()).hexdigest()
+def _digest(file: ast.File) -> str:
+    """SHA-256 of the canonical form: comments and layout don't count, other literals do."""
+    return hashlib.sha256(render(file).encode()).hexdigest()

@@ -21,6 +21,9 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+SOURCE_HASH = "rpeg.source_sha256"
+"""Attribute of a module that was read from a text: the SHA-256 of its canonical form."""
+
 
 @irdl_attr_definition
 class SecondsAttr(ParametrizedAttribute):

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import InsertPoint
 
-from rpeg.ir.attributes import RecordAttr, plain
+from rpeg.ir.attributes import SOURCE_HASH, RecordAttr, plain
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.declare import DeclareOp, PipelineOp
 from rpeg.ir.ops.movement import PublishOp, RanksOp
@@ -25,9 +25,6 @@ from rpeg.passes.base import PassRefused, RpegPass, erase, pipelines, step
 from rpeg.passes.declarations import Declarations
 from rpeg.passes.layouts import clause_problems, the_layout
 from rpeg.passes.programs import Cannot, NotHere, Program, lower, publish, report
-
-SOURCE_HASH = "rpeg.source_sha256"
-"""Attribute of a module that was read from a text: the text's SHA-256."""
 
 Lowered = TypeVar("Lowered", bound=Operation)
 

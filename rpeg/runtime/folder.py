@@ -106,6 +106,14 @@ class RunFolder:
         """Replaces `run.json`."""
         write_atomic(self.path / "run.json", json.dumps(asdict(record), indent=2) + "\n")
 
+    def done(self, record: RunRecord) -> str:
+        """What a finished run says when it is started again."""
+        figures = "".join(f", {name} {v:.3f}" for name, v in record.figures.items() if v)
+        return (
+            f"already done: {record.pipeline} finished at step {record.finished_step}{figures}; "
+            f"to train again {self._fix()}"
+        )
+
     def lock(self) -> IO[str]:
         """Keeps other launches out for as long as the returned file is open."""
         self.path.mkdir(parents=True, exist_ok=True)
@@ -115,7 +123,7 @@ class RunFolder:
         except OSError as error:
             raise RunFolderFailure(
                 f"another process is training in {self.path}; "
-                "wait for it, or set RPEG_RUN_DIR to another folder"
+                "wait for it, or choose another folder (--run-dir, RPEG_RUN_DIR)"
             ) from error
         return file
 
@@ -133,7 +141,7 @@ class RunFolder:
                 )
 
     def _fix(self) -> str:
-        return f"set RPEG_RUN_DIR to another folder, or delete {self.path}"
+        return f"choose another folder (--run-dir, RPEG_RUN_DIR), or delete {self.path}"
 
 
 def _short(value: object) -> str:

@@ -76,7 +76,7 @@ def partition(layout: Layout, axes: Sequence[str]) -> Partition:
 
 @dataclass(frozen=True)
 class Groups:
-    """One process's groups under a layout. Collective to make; every process makes the same ones."""
+    """One process's groups under a layout. Collective to make: every process makes the same."""
 
     layout: Layout
     tp: dist.ProcessGroup

@@ -50,7 +50,7 @@ def start(*, pipeline: str, steps: int, processes: int, source_sha256: str) -> R
     lock = folder.lock() if world.rank() == 0 else None
     record = world.on_first(lambda: folder.open(wanted))
     if record.is_done(steps) and world.rank() == 0:
-        print(_already_done(folder, record), flush=True)
+        print(folder.done(record), flush=True)
     return Run(folder, record, root=Path(os.environ.get("RPEG_ROOT", ".")).resolve(), lock=lock)
 
 
@@ -237,11 +237,3 @@ class Run:
         if self._keep is not None:
             checkpoint.save(self.folder.checkpoints, self.step, self._parts, self._keep)
             self._keep = None
-
-
-def _already_done(folder: RunFolder, record: RunRecord) -> str:
-    figures = "".join(f", {name} {value:.3f}" for name, value in record.figures.items() if value)
-    return (
-        f"already done: {record.pipeline} finished at step {record.finished_step}{figures}; "
-        f"to train again set RPEG_RUN_DIR to another folder, or delete {folder.path}"
-    )

@@ -1,8 +1,9 @@
 """What flows between the stages of one step: prompts, demonstrations and trajectories.
 
-Every process holds its own share: with data-parallel width d, process r holds rows [r*B/d, (r+1)*B/d) of
-the global batch, whole groups only. Fields of a batch are plain tensors beside it: per-token fields have
-shape [samples, max_tokens], per-response fields [samples], both in the order of the trajectories.
+Every process holds its own share: with data-parallel width d, process r holds rows
+[r*B/d, (r+1)*B/d) of the global batch, whole groups only. Fields of a batch are plain tensors
+beside it: per-token fields have shape [samples, max_tokens], per-response fields [samples], both in
+the order of the trajectories.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Trajectories:
     mask: Tensor
     """[samples, max_tokens] bool: which positions were sampled (and are trained on)."""
     versions: Tensor
-    """[samples, max_tokens] int32: the weights version that made each token; -1 outside the mask."""
+    """[samples, max_tokens] int32: the weights version of each token; -1 outside the mask."""
     finished: Tensor
     """[samples] bool: the completion ended with a stop token rather than at max_tokens."""
     ordinals: Tensor

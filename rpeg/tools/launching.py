@@ -9,6 +9,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from rpeg.ir.rrt import ProgramOp
+from rpeg.lowering.python import pipeline_name, source_hash
 from rpeg.tools.console import Failure
 
 
@@ -44,6 +46,22 @@ def environment(
         "RPEG_ALLOW_PYTHON": 1 if allow_python else None,
     }
     return {k: str(v) for k, v in given.items() if v is not None}
+
+
+def finished(run_dir: Path, program: ProgramOp, seed: int) -> str | None:
+    """What a run says of itself if nothing is left of it to do: then nothing needs to start."""
+    from rpeg.runtime.errors import RuntimeFailure
+    from rpeg.runtime.folder import RunFolder
+
+    folder = RunFolder(run_dir.resolve())
+    try:
+        record = folder.read()
+    except RuntimeFailure as error:
+        raise Failure(str(error)) from None
+    same = (pipeline_name(program), source_hash(program), seed)
+    if record is None or (record.pipeline, record.source_sha256, record.seed) != same:
+        return None
+    return folder.done(record) if record.is_done(record.steps) else None
 
 
 def launch(package: Path, variables: Mapping[str, str]) -> int:

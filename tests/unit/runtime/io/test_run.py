@@ -170,7 +170,7 @@ def test_refuses_the_folder_of_another_run(
 ) -> None:
     train(launch())
     monkeypatch.setenv("RPEG_SEED", seed)
-    with pytest.raises(RunFolderFailure, match=f"{what}.*set RPEG_RUN_DIR.*or delete"):
+    with pytest.raises(RunFolderFailure, match=f"{what}.*RPEG_RUN_DIR.*or delete"):
         launch(source=source)
 
 
