@@ -295,10 +295,8 @@ class RpegOp(CheckedOp):
         unknown = any(is_unknown(v.type) for v in self.operands)
         if misfits or (unknown and not self.LENIENT):
             return
-        yield from self._version_rules()
-        yield from self._same_trajectories()
-        yield from self.rules()
-        yield from self._result_types()
+        broken = [*self._version_rules(), *self._same_trajectories(), *self.rules()]
+        yield from broken or self._result_types()
 
     def misfits(self) -> Iterator[Violation]:
         """Operands and settings that do not fit the signature."""
