@@ -105,14 +105,15 @@ class CallOp(CheckedOp):
     arguments = var_operand_def(ObjectType)
     returned = var_result_def(ObjectType)
 
-    @staticmethod
+    @classmethod
     def of(
+        cls,
         callee: str,
         things: Sequence[SSAValue] = (),
         settings: Mapping[str, Attribute] | None = None,
         keywords: Mapping[str, SSAValue] | None = None,
         receiver: SSAValue | None = None,
-    ) -> "CallOp":
+    ) -> Self:
         """A call; result classes come from the instruction."""
         named = dict(keywords or {})
         owner = class_of(receiver) if receiver is not None else ""
@@ -122,7 +123,7 @@ class CallOp(CheckedOp):
             "keywords": ArrayAttr([StringAttr(k) for k in named]),
             **({"method": UnitAttr()} if receiver is not None else {}),
         }
-        return CallOp.create(
+        return cls.create(
             operands=[*([receiver] if receiver is not None else []), *things, *named.values()],
             properties=properties,
             attributes=dict(settings or {}),
@@ -201,10 +202,10 @@ class CallOp(CheckedOp):
 
         parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, argument)
         settings = parser.parse_optional_attr_dict()
-        op = CallOp.of(callee, things, settings, named, receiver)
+        op = cls.of(callee, things, settings, named, receiver)
         if op.instruction is None:
             parser.raise_error(op._unknown(), start, end)
-        return op  # type: ignore[return-value]
+        return op
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -232,10 +233,10 @@ class ConstantOp(CheckedOp):
     symbol = prop_def(StringAttr)
     constant = var_result_def(ObjectType)
 
-    @staticmethod
-    def of(symbol: str) -> "ConstantOp":
+    @classmethod
+    def of(cls, symbol: str) -> Self:
         """The constant of this name."""
-        return ConstantOp.create(
+        return cls.create(
             properties={"symbol": StringAttr(symbol)},
             result_types=[ObjectType.of(CONSTANTS.get(symbol, ANY))],
         )
@@ -247,9 +248,9 @@ class ConstantOp(CheckedOp):
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        op = ConstantOp.of(parser.parse_str_literal())
+        op = cls.of(parser.parse_str_literal())
         op.attributes.update(parser.parse_optional_attr_dict())
-        return op  # type: ignore[return-value]
+        return op
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")

@@ -1,4 +1,4 @@
-"""What every pass shares: its kind, refusals with a place, locations that survive rewrites."""
+"""What every pass shares: its kind, refusals with a place, tidying up after a rewrite."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, UnknownLoc
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.transforms.dead_code_elimination import DeadCodeElimination
 
 from rpeg.ir.ops.declare import DeclareOp, ExpectOp, PipelineOp
@@ -53,26 +52,6 @@ def step(pipeline: PipelineOp) -> StepOp:
     return next(op for op in pipeline.body.block.ops if isinstance(op, StepOp))
 
 
-class KeepLocations(RewritePattern):
-    """Gives operations that a pattern makes the location of the operation it matched."""
-
-    def __init__(self, inner: RewritePattern) -> None:
-        self.inner = inner
-
-    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        at = op.location
-
-        def stamp(made: Operation) -> None:
-            if isinstance(made.location, UnknownLoc):
-                made.location = at
-
-        rewriter.operation_insertion_handler.append(stamp)
-        try:
-            self.inner.match_and_rewrite(op, rewriter)
-        finally:
-            rewriter.operation_insertion_handler.remove(stamp)
-
-
 @contextmanager
 def tidied(module: ModuleOp) -> Iterator[None]:
     """Drops what the rewrite inside leaves without a use: values, declarations, and lines of plans
@@ -87,11 +66,13 @@ def tidied(module: ModuleOp) -> Iterator[None]:
                 erase(op)
         now = _Named.of(pipeline)
         for line in list(pipeline.walk()):
-            place = isinstance(line, PlaceOp) and line.title in named.placed - now.placed
-            if place or (
-                isinstance(line, ExpectOp) and line.target.data in named.names - now.names
-            ):
-                erase(line)
+            match line:
+                case PlaceOp() if line.title in named.placed - now.placed:
+                    erase(line)
+                case ExpectOp() if line.target.data in named.names - now.names:
+                    erase(line)
+                case _:
+                    pass
 
 
 @dataclass(frozen=True)

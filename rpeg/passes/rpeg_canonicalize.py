@@ -7,7 +7,6 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.pattern_rewriter import (
-    GreedyRewritePatternApplier,
     PatternRewriter,
     PatternRewriteWalker,
     RewritePattern,
@@ -17,7 +16,7 @@ from xdsl.traits import is_side_effect_free
 
 from rpeg.ir.ops.rewards import WeightedSumOp
 from rpeg.ir.stages import STAGE
-from rpeg.passes.base import KeepLocations, RpegPass, pipelines, step, tidied
+from rpeg.passes.base import RpegPass, pipelines, step, tidied
 
 
 class SumOfOne(RewritePattern):
@@ -46,8 +45,7 @@ class RpegCanonicalizePass(RpegPass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         with tidied(op):
-            patterns = GreedyRewritePatternApplier([SumOfOne()], ctx=ctx, dce_enabled=False)
-            PatternRewriteWalker(KeepLocations(patterns)).rewrite_module(op)
+            PatternRewriteWalker(SumOfOne()).rewrite_module(op)
             for pipeline in pipelines(op):
                 _merge(step(pipeline).body.block, {})
 

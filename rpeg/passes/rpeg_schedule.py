@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
 from xdsl.ir import Block, Operation, Region
 
 from rpeg.ir.ops.declare import PipelineOp
-from rpeg.ir.ops.movement import PublishOp, RanksOp
+from rpeg.ir.ops.movement import PublishOp, RanksOp, model_of
 from rpeg.ir.ops.regions import EveryOp
 from rpeg.ir.ops.sampling import GetOp
 from rpeg.ir.ops.step import StepOp
@@ -86,7 +86,7 @@ def _wanted(op: Operation) -> str:
         case UpdateOp():
             return stage_name(op)
         case PublishOp():
-            return f"publish_{op.weights.type.owner}"  # type: ignore[attr-defined]
+            return f"publish_{model_of(op)}"
         case EveryOp():
             return f"every_{op.int_of('steps')}"
         case _:
