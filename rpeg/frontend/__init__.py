@@ -13,6 +13,7 @@ from rpeg.frontend.irgen import generate
 from rpeg.frontend.overrides import apply_overrides
 from rpeg.frontend.parse import parse
 from rpeg.frontend.render import render
+from rpeg.frontend.resolve import identity
 from rpeg.ir.attributes import SOURCE_HASH
 from rpeg.ir.diagnostics import Diagnostic, DiagnosticsError, Position, has_errors, in_order
 from rpeg.ir.sources import Sources
@@ -82,5 +83,5 @@ def _selected(
 
 
 def _digest(file: ast.File) -> str:
-    """SHA-256 of the canonical form: comments and layout don't count, other literals do."""
-    return hashlib.sha256(render(file).encode()).hexdigest()
+    """SHA-256 of the canonical form, without comments, layout, params and the step count."""
+    return hashlib.sha256(render(identity(file)).encode()).hexdigest()

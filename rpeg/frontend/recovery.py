@@ -62,7 +62,11 @@ class Recovery:
             blame = self._suspect or self._blocks[-1]
             yield _never_closed(blame, "is never closed")
         elif not known and self._last is not None:
-            message = f"expected {alternatives(accepts)}, found the end of the file"
+            message = (
+                "a file begins with the line `rpeg 0.1`"
+                if "RPEG" in accepts
+                else f"expected {alternatives(accepts)}, found the end of the file"
+            )
             yield Diagnostic(start_of(self._last), message)
 
     def _take(self, line: Line) -> None:

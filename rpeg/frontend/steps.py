@@ -349,7 +349,8 @@ class StepGen:
                 target.at,
                 f"a step makes version @{i}+1 of its states; {target} can't be assigned",
             )
-            self.names.vague.add(name)
+            if name in self.states:
+                self._assign(name, None, body)
         elif name not in self.states:
             near = hint(name, self.names.symbols)
             text = f"`{name}` is not a model or state declared above{near}"

@@ -67,8 +67,11 @@ class Settings:
         self.messages.once(
             literal.text,
             literal.at,
-            f"${name} is not declared{hint(name, self.params)}; write `param {name} = ...` at the "
-            "top of the pipeline",
+            f"${name} is not declared"
+            + (
+                hint(name, self.params).replace("`", "`$", 1)
+                or f"; write `param {name} = ...` at the top of the pipeline"
+            ),
         )
         return None
 

@@ -9,6 +9,9 @@ from typing import Literal, TextIO
 
 Severity = Literal["error", "warning", "note"]
 
+LONGEST = 240
+"""Characters of a source line that a message shows."""
+
 _COLOURS = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 
 
@@ -80,9 +83,18 @@ def _excerpt(at: Position, source: str) -> list[str]:
     lines = source.split("\n")
     if not (source and 1 <= at.line <= len(lines)):
         return []
-    line = lines[at.line - 1].rstrip("\r")
-    pad = "".join("\t" if c == "\t" else " " for c in line[: at.column - 1])
+    line, column = _window(lines[at.line - 1].rstrip("\r"), at.column - 1)
+    pad = "".join("\t" if c == "\t" else " " for c in line[:column])
     return [f"    {line}", f"    {pad}^"]
+
+
+def _window(line: str, column: int) -> tuple[str, int]:
+    """The part of a long line around a column, and where the column is in it."""
+    if len(line) <= LONGEST:
+        return line, column
+    start = max(0, min(column - LONGEST // 2, len(line) - LONGEST))
+    head, tail = "..." if start else "", "..." if start + LONGEST < len(line) else ""
+    return f"{head}{line[start : start + LONGEST]}{tail}", column - start + len(head)
 
 
 def _show_in_colour(

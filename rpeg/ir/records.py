@@ -190,6 +190,12 @@ CLAUSES = _table(
 )
 """What a plan's line says of its stage."""
 
+RULES: Mapping[str, tuple[str, ...]] = {
+    "verifier": ("answer_tag", "exact_match", "math", "overlong"),
+    "tool": ("calculator",),
+}
+"""Names that `rule:` may be followed by, by kind of declaration."""
+
 SCHEMES: Mapping[str, str] = {
     "hf": "a Hugging Face repository",
     "gym": "a reasoning-gym task",

@@ -13,7 +13,7 @@ from xdsl.passes import ModulePass, PassPipeline
 
 from rpeg.frontend import Loaded, load
 from rpeg.frontend.overrides import parse_overrides
-from rpeg.ir.diagnostics import Diagnostic, DiagnosticsError, Position
+from rpeg.ir.diagnostics import Diagnostic, DiagnosticsError, Position, Severity
 from rpeg.ir.ops.declare import DataOp, DeclareOp, ModelOp, PipelineOp
 from rpeg.ir.parse import parse_module
 from rpeg.ir.sources import Sources, position_of
@@ -73,9 +73,7 @@ def no_gpus() -> int:
 def compile_text(source: Source, choice: Choice, gpus: Callable[[], int] = no_gpus) -> ModuleOp:
     """The verified L3 module of a `.rpeg` text; `gpus` is asked if it matters. Raises Failure."""
     module, pipeline, sources = one_pipeline(source, choice.sets)
-    problems = list(source_problems(pipeline, sources, source, choice))
-    if problems:
-        refuse(source, problems)
+    report(source_problems(pipeline, sources, source, choice), source)
     if choice.plan is not None:
         layout = RpegAnnotateParallelismPass(plan=choice.plan)
     else:
@@ -111,18 +109,20 @@ def run_passes(module: ModuleOp, passes: Sequence[ModulePass], source: Source) -
 
 def source_problems(
     pipeline: PipelineOp, sources: Sources, source: Source, choice: Choice
-) -> Iterator[tuple[Position, str]]:
-    """User code that is not allowed, and files that are not here."""
+) -> Iterator[Diagnostic]:
+    """User code that is not allowed; files that are not here, which matters where it runs here."""
+    missing_is: Severity = "error" if choice.needs_files else "warning"
     for op in pipeline.body.block.ops:
         if not isinstance(op, DeclareOp) or op.uri is None:
             continue
         at = sources.position(op, setting("source"))
         if op.uri.startswith("python:") and not choice.allow_python:
-            yield at, "user code runs only with --allow-python: read it first"
-        elif choice.needs_files and ":" not in op.uri and isinstance(op, DataOp | ModelOp):
+            text = "user code runs only with --allow-python: read it first"
+            yield Diagnostic(at, text, "error", source.name)
+        elif ":" not in op.uri and isinstance(op, DataOp | ModelOp):
             missing = _missing(source, op.uri)
             if missing is not None:
-                yield at, missing
+                yield Diagnostic(at, missing, missing_is, source.name)
 
 
 def _missing(source: Source, uri: str) -> str | None:

@@ -59,6 +59,12 @@ def read(argument: str) -> Source:
         raise Failure(f"{path}: {error.strerror}") from None
 
 
+def language_only(source: Source, command: str) -> None:
+    """Raises Failure for MLIR, which other commands read."""
+    if source.path.suffix == ".mlir":
+        raise Failure(f"{command} takes .rpeg text; for .mlir: rpeg-opt {source.path}", USAGE)
+
+
 def standard_input() -> Source:
     """The text that is piped in. Raises Failure."""
     return Source(Path("<stdin>"), decoded(sys.stdin.buffer.read(), "<stdin>"))

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rpeg.ir.rrt import ProgramOp
+from rpeg.lifetime import die_with_parent
 from rpeg.lowering.python import pipeline_name, source_hash
 from rpeg.tools.console import Failure
 
@@ -65,13 +66,16 @@ def finished(run_dir: Path, program: ProgramOp, seed: int) -> str | None:
 
 
 def launch(package: Path, variables: Mapping[str, str]) -> int:
-    """Runs the package's launch.sh with this interpreter; its exit code."""
+    """Runs the package's launch.sh with this interpreter; its exit code.
+
+    What it starts ends with this process, even if that is killed.
+    """
     script = package / "launch.sh"
     if not script.is_file():
         raise Failure(f"{package} has no launch.sh: it is not what rpeg compile writes")
     need_torch()
     child = {**os.environ, "PYTHON": sys.executable, **variables}
-    process = subprocess.Popen(["bash", str(script)], env=child)
+    process = subprocess.Popen(["bash", str(script)], env=child, preexec_fn=die_with_parent)
     try:
         return process.wait()
     except KeyboardInterrupt:

@@ -1,5 +1,6 @@
 """What exists: pipelines, their models, data, verifiers, tools, states and permissions."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
@@ -25,7 +26,7 @@ from rpeg.ir.base import CheckedOp, Held, maybe, required, setting
 from rpeg.ir.checks import record_violations, setting_violations
 from rpeg.ir.declared import declarations, pipeline_of, step_of, symbol_name
 from rpeg.ir.patterns import operands
-from rpeg.ir.records import ALLOW, EXPECT, SCHEMES
+from rpeg.ir.records import ALLOW, EXPECT, RULES, SCHEMES
 from rpeg.ir.settings import DURATION, FLOAT, INT, TEXT, Setting, record, word
 from rpeg.ir.signature import Signature
 from rpeg.ir.types import WeightsType, symbol_text
@@ -147,13 +148,9 @@ class DeclareOp(CheckedOp):
             yield Violation(f'{self.form_name} needs a source "scheme:rest"')
         if self.uri is None:
             return
-        scheme, colon, _ = self.uri.partition(":")
-        if colon and scheme not in SCHEMES:
-            yield Violation(
-                f"`{scheme}:` is not a known source{hint(scheme, SCHEMES)}; known: "
-                f"{', '.join(SCHEMES)}; a path has no scheme",
-                violations.setting("source"),
-            )
+        problem = source_problem(self.KIND, self.uri)
+        if problem is not None:
+            yield Violation(problem, violations.setting("source"))
 
     def used(self) -> bool:
         """Whether the step, or another declaration, uses it."""
@@ -204,6 +201,33 @@ def _mentions(op: Operation, name: str) -> bool:
 
 
 _MODEL = ("optim", "lora", "dtype", "router_aux")
+
+
+PYTHON = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+RUN = re.compile(r"\w+/\w+")
+
+
+def source_problem(kind: str, uri: str) -> str | None:
+    """What is wrong with the form of a source of this kind of declaration; None if nothing is."""
+    scheme, colon, rest = uri.partition(":")
+    if not uri.strip():
+        return 'a source is "scheme:rest" or a path; this one is empty'
+    if not colon:
+        return None
+    if scheme not in SCHEMES:
+        return (
+            f"`{scheme}:` is not a known source{hint(scheme, SCHEMES)}; known: "
+            f"{', '.join(SCHEMES)}; a path has no scheme"
+        )
+    rules = RULES.get(kind, ())
+    if scheme == "rule" and rest not in rules:
+        known = f"; known: {', '.join(rules)}" if rules else f": a {kind} has none"
+        return f"there is no rule `{rest}`{hint(rest, rules) or known}"
+    if scheme == "python" and not PYTHON.fullmatch(rest):
+        return "user code is named by its module and function: write python:module:function"
+    if scheme == "run" and not RUN.fullmatch(rest):
+        return "another run's export is named by pipeline and model: write run:PIPELINE/MODEL"
+    return None
 
 
 @irdl_op_definition
@@ -284,7 +308,7 @@ class VerifierOp(DeclareOp):
         "outcome": Form("one reward a response", ("timeout", "soft", "max")),
         "process": Form("one reward a token", ("timeout",)),
     }
-    timeout = setting(DURATION, SecondsAttr.of(10.0))
+    timeout = setting(DURATION, SecondsAttr.of(10.0), least=0.001)
     soft = maybe(INT, least=0)
     max = maybe(INT, least=1)
 
@@ -301,7 +325,7 @@ class ToolOp(DeclareOp):
             "an environment with state", ("timeout",), defaults={"timeout": SecondsAttr.of(60.0)}
         ),
     }
-    timeout = setting(DURATION, SecondsAttr.of(10.0))
+    timeout = setting(DURATION, SecondsAttr.of(10.0), least=0.001)
 
 
 @irdl_op_definition

@@ -9,7 +9,7 @@ from rpeg.frontend.overrides import dump_params
 from rpeg.ir.diagnostics import Diagnostic, has_errors
 from rpeg.passes.base import pipelines
 from rpeg.tools.compiling import load_with
-from rpeg.tools.console import FAILED, OK, read, report
+from rpeg.tools.console import FAILED, OK, language_only, read, report
 
 HELP = "check a file: every problem at once, with its place"
 
@@ -27,6 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Checks the file."""
     source = read(options.file)
+    language_only(source, "rpeg check")
     loaded = load_with(options.set, source)
     if options.json:
         print(json.dumps([_record(d) for d in loaded.diagnostics], indent=2))

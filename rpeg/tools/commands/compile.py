@@ -73,7 +73,8 @@ def write_package(module: ModuleOp, source: Source, out: Path, force: bool) -> N
     """Writes the package of a module of one program. Raises Failure, or Edited as it is."""
     (program,) = programs(module)
     origin = Origin(source.path.name, source_hash(program))
-    root = os.path.relpath(source.folder, out.resolve())
+    out = out.resolve()  # through links: they stay, and their targets are written
+    root = os.path.relpath(source.folder, out)
     try:
         write(package(module, origin, root), out, force)
     except Edited:

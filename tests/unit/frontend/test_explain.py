@@ -125,7 +125,7 @@ def test_an_early_end_is_told_once() -> None:
         "a statement ends with its line: remove the `;`"
     ]
     assert [d.message for d in parse("# nothing", "f")[1]] == [
-        "expected `rpeg`, found the end of the file"
+        "a file begins with the line `rpeg 0.1`"
     ]
 
 

@@ -1,0 +1,39 @@
+"""A pipeline with its params resolved: every `$name` replaced by the literal it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import TypeVar, cast
+
+from rpeg.frontend import ast
+
+T = TypeVar("T")
+
+
+def resolved(pipeline: ast.Pipeline) -> ast.Pipeline:
+    """The pipeline without params."""
+    literals = {f"${p.name}": p.value for p in pipeline.params}
+    kept = tuple(d for d in pipeline.declarations if not isinstance(d, ast.Param))
+    return _with(replace(pipeline, declarations=kept), literals)
+
+
+def identity(file: ast.File) -> ast.File:
+    """What a run is known by: params resolved, and the step count left out, so that it may grow."""
+    return replace(file, pipelines=tuple(_uncounted(resolved(p)) for p in file.pipelines))
+
+
+def _uncounted(pipeline: ast.Pipeline) -> ast.Pipeline:
+    return replace(pipeline, step=replace(pipeline.step, count=ast.Literal("int", "1")))
+
+
+def _with(node: T, literals: Mapping[str, ast.Literal]) -> T:
+    """A node, or a tuple of nodes, with the params inside replaced."""
+    if isinstance(node, ast.Literal):
+        return cast(T, literals.get(node.text, node) if node.kind == "param" else node)
+    if isinstance(node, tuple):
+        return cast(T, tuple(_with(item, literals) for item in node))
+    if not isinstance(node, ast.Node) or not is_dataclass(node):
+        return node
+    values = {f.name: _with(getattr(node, f.name), literals) for f in fields(node)}
+    return cast(T, replace(node, **values))
