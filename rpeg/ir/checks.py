@@ -22,7 +22,7 @@ def setting_violations(
     offered = ""
     for name, value in given.items():
         if name in table:
-            yield from _value_violations(table[name], value, path + name)
+            yield from value_violations(table[name], value, path + name)
         else:
             message = unknown_setting(owner, name, table)
             offered += message
@@ -51,7 +51,8 @@ def misfit(name: str, kind: Kind, written: str) -> str:
     return f"{name}: expected {kind.noun}"
 
 
-def _value_violations(setting: Setting, value: Attribute, path: str) -> Iterator[Violation]:
+def value_violations(setting: Setting, value: Attribute, path: str) -> Iterator[Violation]:
+    """A value of another kind than its setting's, or out of its range."""
     if not setting.kind.accepts(value):
         yield Violation(
             misfit(setting.name, setting.kind, written(value, setting.kind)),

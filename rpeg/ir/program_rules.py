@@ -7,7 +7,7 @@ a literal or a name, so that making text needs no checks.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, StringAttr
@@ -15,8 +15,12 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from rpeg.ir import violations
 from rpeg.ir.attributes import BytesAttr, RecordAttr, SecondsAttr
+from rpeg.ir.checks import value_violations
 from rpeg.ir.declared import enclosing
 from rpeg.ir.instructions import ANY, PAIRS, RECORDS, Instruction
+from rpeg.ir.records import CLAUSES
+from rpeg.ir.records import RECORDS as SURFACE_RECORDS
+from rpeg.ir.settings import INT, Setting
 from rpeg.ir.violations import Violation, hint
 
 if TYPE_CHECKING:
@@ -24,6 +28,16 @@ if TYPE_CHECKING:
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SHA256 = re.compile(r"[0-9a-f]{64}")
+RUN = {name: Setting(name, INT, required=True, least=1) for name in ("steps", "processes")}
+"""Settings of `start` that are counts."""
+RENAMED = {"evaluate": "eval", "evaluate_loss": "eval_loss"}
+"""Instructions whose name differs from that of their operation of the language."""
+FIELDS = {
+    "Layout": CLAUSES["par"].settings,
+    "MicroBatch": CLAUSES["mb"].settings,
+    "AdamW": SURFACE_RECORDS["adamw"].settings,
+}
+"""What the fields of the runtime's records hold: the same as those of the language's."""
 
 # ---- names
 
@@ -55,12 +69,25 @@ def setting_violations(call: CallOp, row: Instruction) -> Iterator[Violation]:
     missing = [n for n in (*titled, *row.settings) if n not in {*call.settings, *call.named}]
     if missing and not unknown:
         yield Violation(f"{row.name} needs the setting `{missing[0]}`")
+    kinds = _kinds(row.name)
     for name, value in call.settings.items():
-        if isinstance(value, RecordAttr):
+        if isinstance(value, RecordAttr) and name not in kinds:
             yield from _record_violations(name, value)
-        elif not _is_literal(value):
+        elif not isinstance(value, RecordAttr) and not _is_literal(value):
             text = f"{row.name}: `{name}` can't be {value}: expected a number, a text or a list"
             yield Violation(text, violations.setting(name))
+        elif name in kinds:
+            yield from value_violations(kinds[name], value, name)
+
+
+def _kinds(instruction: str) -> Mapping[str, Setting]:
+    """What the settings of an instruction hold, where an operation of the language says so."""
+    from rpeg.ir.vocabulary import operations
+
+    if instruction == "start":
+        return RUN
+    signature = operations().get(RENAMED.get(instruction, instruction))
+    return signature.settings if signature is not None else {}
 
 
 def _is_literal(value: Attribute) -> bool:
@@ -85,6 +112,8 @@ def _record_violations(name: str, record: RecordAttr) -> Iterator[Violation]:
         elif not _is_literal(value):
             text = f"{record.kind}: `{field}` can't be {value}"
             yield Violation(text, violations.setting(f"{name}.{field}"))
+        elif field in (kinds := FIELDS.get(record.kind, {})):
+            yield from value_violations(kinds[field], value, f"{name}.{field}")
 
 
 # ---- values

@@ -60,6 +60,7 @@ from rpeg.ir.program_rules import (
     setting_violations,
     thing_violations,
 )
+from rpeg.ir.program_shape import layout_violations, order_violations
 from rpeg.ir.settings import python_value
 from rpeg.ir.violations import Violation, hint
 
@@ -169,6 +170,7 @@ class CallOp(CheckedOp):
         yield from setting_violations(self, row)
         yield from thing_violations(row, [class_of(v) for v in self.things])
         yield from cache_violations(self)
+        yield from layout_violations(self)
         found = [class_of(r) for r in self.results]
         if found != list(row.results):
             wanted = ", ".join(row.results) or "nothing"
@@ -287,6 +289,9 @@ class LoopOp(CheckedOp):
     def rules(self) -> Iterator[Violation]:
         if [class_of(a) for a in self.body.block.args] != ["Step"]:
             yield Violation("the body of rrt.loop has one argument, the step's number")
+        if class_of(self.run) not in ("Run", ANY):
+            text = f"rrt.loop takes a Run, not a {class_of(self.run)}: write rrt.loop %run"
+            yield Violation(text, violations.operand(0))
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -384,6 +389,8 @@ class ProgramOp(CheckedOp):
         if started != self.process_count:
             text = f"the program is for {self.process_count} processes, its start says {started}"
             yield Violation(text)
+        if len(loops) == 1:
+            yield from order_violations(self, loops[0])
 
 
 Rrt = Dialect("rrt", [ProgramOp, LoopOp, EveryOp, CallOp, ConstantOp], [ObjectType])

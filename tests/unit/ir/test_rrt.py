@@ -170,9 +170,9 @@ MISTAKES = {
         "rrt.every: region 'body' at position 0 expected a single block, but got 0 blocks",
     ),
     "processes that differ": (
-        ('"all" 1 {', '"all" 2 {'),
+        ("processes = 1", "processes = 2"),
         "rrt.program",
-        "the program is for 2 processes, its start says 1",
+        "the program is for 1 processes, its start says 2",
     ),
     "a name that leaves its folder": (
         ('"all" 1 {', '"../all" 1 {'),
@@ -183,6 +183,61 @@ MISTAKES = {
         ('pipeline = "p"', 'pipeline = "p\\0Aimport os"'),
         "rrt.program",
         'start: pipeline is a plain name, not "p\\0Aimport os"',
+    ),
+    "a layout of other processes": (
+        ("dp = 1 : i64", "dp = 2 : i64"),
+        "layout",
+        "tp x pp x cp x dp = 2, the program is for 1 processes",
+    ),
+    "a width as text": (
+        ("dp = 1 : i64", 'dp = "1"'),
+        'dp = "1"',
+        "dp: expected a whole number",
+    ),
+    "no steps": (
+        ("steps = 3 : i64", "steps = 0 : i64"),
+        "steps = 0",
+        "steps=0: expected at least 1",
+    ),
+    "a number as text": (
+        ("size = 4 : i64", 'size = "8"'),
+        'size = "8"',
+        "size: expected a whole number",
+    ),
+    "a word that is none": (
+        ('baseline = "mean"', 'baseline = "x"'),
+        'baseline = "x"',
+        "baseline=x: expected mean | leave_one_out",
+    ),
+    "out of range": (
+        ("n = 2 : i64", "n = 0 : i64"),
+        "n = 0",
+        "n=0: expected at least 1",
+    ),
+    "no finish": (
+        ('    rrt.call "finish" of %run\n', ""),
+        "rrt.program",
+        'a program ends with rrt.call "finish" of %run',
+    ),
+    "no restore": (
+        ('    rrt.call "restore" of %run\n', ""),
+        "rrt.program",
+        'a program restores its run once, before its loop: write rrt.call "restore" of %run there; '
+        "this program has 0 there and 0 elsewhere",
+    ),
+    "a restore in the loop": (
+        (
+            '      %r = rrt.call "score"',
+            '      rrt.call "restore" of %run\n      %r = rrt.call "score"',
+        ),
+        "rrt.program",
+        'a program restores its run once, before its loop: write rrt.call "restore" of %run there; '
+        "this program has 1 there and 1 elsewhere",
+    ),
+    "a loop over something else": (
+        ("rrt.loop %run", "rrt.loop %actor"),
+        "%actor index",
+        "rrt.loop takes a Run, not a Trainer: write rrt.loop %run",
     ),
     "a hash that is none": (
         (HASH, "abc"),
@@ -196,6 +251,14 @@ MISTAKES = {
 def test_mistakes(change: tuple[str, str], at: str, message: str) -> None:
     text = edited(change)
     assert messages(text) == [f"{place(text, at)}: {message}"]
+
+
+def test_equal_shares() -> None:
+    text = edited(
+        ('"all" 1 {', '"all" 3 {'), ("processes = 1", "processes = 3"), ("dp = 1", "dp = 3")
+    )
+    message = "size=4 does not divide over 3 processes: write a multiple of dp=3"
+    assert messages(text) == [f"{place(text, 'size = 4')}: {message}"]
 
 
 RESET = '    rrt.call "reset_prefix_cache" of %engine\n'

@@ -1,0 +1,77 @@
+"""Rules of a program (L3) as a whole: restored once, finished, one layout on its processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from xdsl.ir import Operation
+
+from rpeg.ir import violations
+from rpeg.ir.attributes import RecordAttr
+from rpeg.ir.declared import enclosing
+from rpeg.ir.layout import size_of, width_of
+from rpeg.ir.settings import python_value
+from rpeg.ir.violations import Violation
+
+if TYPE_CHECKING:
+    from rpeg.ir.rrt import CallOp, LoopOp, ProgramOp
+
+
+def order_violations(program: ProgramOp, loop: LoopOp) -> Iterator[Violation]:
+    """One restore, between what exists and the loop; a finish at the end."""
+    restores = [call for call in calls(program) if call.callee.data == "restore"]
+    before_loop = list(takewhile(lambda op: op is not loop, program.body.block.ops))
+    early = [call for call in restores if call in before_loop]
+    if len(restores) != 1 or len(early) != 1:
+        yield Violation(
+            'a program restores its run once, before its loop: write rrt.call "restore" of %run '
+            f"there; this program has {len(early)} there and {len(restores) - len(early)} elsewhere"
+        )
+    last = program.body.block.last_op
+    if last not in [call for call in calls(program) if call.callee.data == "finish"]:
+        yield Violation('a program ends with rrt.call "finish" of %run')
+
+
+def layout_violations(call: CallOp) -> Iterator[Violation]:
+    """The layout of `groups` takes every process; each process takes an equal share of a batch."""
+    program = enclosing(call, "rrt.program")
+    match call.callee.data, _layout(call), _program_layout(program):
+        case "groups", RecordAttr() as layout, _ if program is not None:
+            yield from _product(layout, python_value(program.properties.get("processes")))
+        case "batch", _, RecordAttr() as layout:
+            yield from _shares(layout, python_value(call.settings.get("size")))
+        case _:
+            pass
+
+
+def _product(layout: RecordAttr, processes: object) -> Iterator[Violation]:
+    size = size_of(layout)
+    if size != processes:
+        text = f"tp x pp x cp x dp = {size}, the program is for {processes} processes"
+        yield Violation(text, violations.setting("layout"))
+
+
+def _shares(layout: RecordAttr, size: object) -> Iterator[Violation]:
+    dp = width_of(layout, "dp")
+    if isinstance(size, int) and size > 0 and dp > 0 and size % dp:
+        text = f"size={size} does not divide over {dp} processes: write a multiple of dp={dp}"
+        yield Violation(text, violations.setting("size"))
+
+
+def _layout(call: CallOp) -> RecordAttr | None:
+    held = call.settings.get("layout")
+    return held if isinstance(held, RecordAttr) and held.kind == "Layout" else None
+
+
+def _program_layout(program: Operation | None) -> RecordAttr | None:
+    found = (_layout(call) for call in calls(program)) if program is not None else ()
+    return next((layout for layout in found if layout is not None), None)
+
+
+def calls(op: Operation) -> Iterator[CallOp]:
+    """The instructions inside of an operation, in order."""
+    from rpeg.ir.rrt import CallOp
+
+    yield from (inner for inner in op.walk() if isinstance(inner, CallOp))
