@@ -53,19 +53,24 @@ class StalenessExceeded(RuntimeFailure):
 
 
 def report_failures() -> None:
-    """From now on an uncaught RuntimeFailure prints `error: ...` instead of a traceback."""
+    """From now on an uncaught RuntimeFailure prints `error: ...` instead of a traceback.
+
+    In a world of several only the process that fails first speaks: the others fail because it is
+    gone. Of an interrupt the launcher speaks.
+    """
     shown_before = sys.excepthook
 
     def report(
         kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
+        if not world.first_to_fail():
+            return
         if isinstance(error, RuntimeFailure):
-            if world.first_to_fail():
-                print(f"error: {error}", file=sys.stderr, flush=True)
-        elif issubclass(kind, KeyboardInterrupt):
-            if world.rank() == 0:
-                print("interrupted: the same command goes on from the last checkpoint", flush=True)
-        else:
+            print(f"error: {error}", file=sys.stderr, flush=True)
+        elif not issubclass(kind, KeyboardInterrupt):
             shown_before(kind, error, trace)
+        elif world.size() == 1:
+            text = "interrupted: the same command goes on from the last checkpoint"
+            print(text, file=sys.stderr, flush=True)
 
     sys.excepthook = report

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO
@@ -114,19 +115,6 @@ class RunFolder:
             f"to train again {self._fix()}"
         )
 
-    def lock(self) -> IO[str]:
-        """Keeps other launches out for as long as the returned file is open."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        file = (self.path / ".lock").open("w")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise RunFolderFailure(
-                f"another process is training in {self.path}; "
-                "wait for it, or choose another folder (--run-dir, RPEG_RUN_DIR)"
-            ) from error
-        return file
-
     def _used(self) -> bool:
         return self.metrics.exists() or any(self.checkpoints.glob("step-*"))
 
@@ -142,6 +130,37 @@ class RunFolder:
 
     def _fix(self) -> str:
         return f"choose another folder (--run-dir, RPEG_RUN_DIR), or delete {self.path}"
+
+
+class FolderLock:
+    """Keeps other launches out of a folder, from `take` until `release` or the process's end."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder.path
+        self._file: IO[str] | None = None
+
+    def take(self) -> None:
+        """Raises RunFolderFailure if another process, which it names, has the folder."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        file = (self._folder / ".lock").open("a+")
+        file.seek(0)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise RunFolderFailure(
+                f"another process (pid {file.read() or 'unknown'}) is training in {self._folder}; "
+                "wait for it, or choose another folder (--run-dir, RPEG_RUN_DIR)"
+            ) from error
+        file.truncate()
+        file.write(str(os.getpid()))
+        file.flush()
+        self._file = file
+
+    def release(self) -> None:
+        """Lets others in."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
 
 def _short(value: object) -> str:

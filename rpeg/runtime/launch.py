@@ -28,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
     if _alone(options):
         command = [sys.executable, options.training_script, *options.training_script_args]
         os.execv(sys.executable, command)
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    logging.disable()  # the agent's loggers set levels of their own
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         torchrun(options)
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
         rank, failure = error.get_first_failure()
         return _explain(rank, failure)
     except SignalException as error:
-        print("stopped: the same command goes on from the last checkpoint", file=sys.stderr)
+        print("interrupted: the same command goes on from the last checkpoint", file=sys.stderr)
         return 128 + error.sigval
     except KeyboardInterrupt:
         return 130

@@ -11,17 +11,18 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 from torch import Tensor
 
+from rpeg.lifetime import die_with_parent
 from rpeg.resources import resource
 from rpeg.runtime import checkpoint, world
 from rpeg.runtime.checkpoint import Part, Stateful
 from rpeg.runtime.clock import RunClock
 from rpeg.runtime.errors import LayoutFailure, RuntimeFailure, report_failures
 from rpeg.runtime.export import Exportable, export_model, newest_export, record_export
-from rpeg.runtime.folder import RunFolder, RunRecord
+from rpeg.runtime.folder import FolderLock, RunFolder, RunRecord
 from rpeg.runtime.groups import Groups, join_world
 from rpeg.runtime.layout import Layout
 from rpeg.runtime.logbook import Logbook
@@ -38,6 +39,8 @@ def start(*, pipeline: str, steps: int, processes: int, source_sha256: str) -> R
     Reads RPEG_RUN_DIR (default `runs/<pipeline>`), RPEG_SEED (default 0) and RPEG_ROOT (default:
     the working folder), against which sources and export targets resolve.
     """
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        die_with_parent()  # a launcher that is killed leaves its processes training
     _, found = join_world()
     report_failures()
     if found != processes:
@@ -47,11 +50,16 @@ def start(*, pipeline: str, steps: int, processes: int, source_sha256: str) -> R
         )
     folder = RunFolder(Path(os.environ.get("RPEG_RUN_DIR", f"runs/{pipeline}")).resolve())
     wanted = RunRecord(pipeline, source_sha256, seed=_seed(), steps=steps, processes=processes)
-    lock = folder.lock() if world.rank() == 0 else None
-    record = world.on_first(lambda: folder.open(wanted))
+    lock = FolderLock(folder)
+    record = world.on_first(lambda: _take(folder, lock, wanted))
     if record.is_done(steps) and world.rank() == 0:
         print(folder.done(record), flush=True)
     return Run(folder, record, root=Path(os.environ.get("RPEG_ROOT", ".")).resolve(), lock=lock)
+
+
+def _take(folder: RunFolder, lock: FolderLock, wanted: RunRecord) -> RunRecord:
+    lock.take()
+    return folder.open(wanted)
 
 
 def _seed() -> int:
@@ -65,9 +73,7 @@ def _seed() -> int:
 class Run:
     """One process's view of the run."""
 
-    def __init__(
-        self, folder: RunFolder, record: RunRecord, root: Path, lock: IO[str] | None
-    ) -> None:
+    def __init__(self, folder: RunFolder, record: RunRecord, root: Path, lock: FolderLock) -> None:
         self.folder = folder
         self.record = record
         self.root = root
@@ -220,8 +226,7 @@ class Run:
             )
             self.folder.write(self.record)
         world.barrier()
-        if self._lock is not None:
-            self._lock.close()
+        self._lock.release()
 
     def _end_step(self) -> None:
         seconds = self.clock.step_seconds()

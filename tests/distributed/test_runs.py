@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from rpeg.runtime.folder import FolderLock, RunFolder
+
 HERE = Path(__file__).parent
 REWARDS = """
 def reward(prompt, completion, answer, metadata):
@@ -23,7 +25,7 @@ def reward(prompt, completion, answer, metadata):
 def torchrun(
     folder: Path, *, restarts: int = 0, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
+    launcher = [sys.executable, "-m", "rpeg.runtime.launch", "--nproc-per-node=2"]
     settings = ["--standalone", f"--max-restarts={restarts}", "--monitor-interval=0.1"]
     always = {"PYTHONPATH": str(HERE.parents[1]), "OMP_NUM_THREADS": "1", "RPEG_ALLOW_PYTHON": "1"}
     return subprocess.run(
@@ -96,6 +98,14 @@ def test_a_failure_is_one_line_from_one_process(folder: Path) -> None:
     (folder / "rows.jsonl").write_text('{"prompt": "a"}\n{"text": "b"}\n')
     failed = torchrun(folder, DP="2")
     assert failed.returncode == 1
-    errors = [line for line in failed.stderr.splitlines() if line.startswith("error: ")]
-    assert errors == [f"error: {folder}/rows.jsonl:2: no field `prompt` (found: text)"]
-    assert f'{HERE / "runs_program.py"}", line' not in failed.stderr
+    said = failed.stderr.splitlines()
+    assert said == [f"error: {folder}/rows.jsonl:2: no field `prompt` (found: text)"]
+
+
+def test_a_folder_in_use_is_one_line_too(folder: Path) -> None:
+    lock = FolderLock(RunFolder(folder / "runs" / "two"))
+    lock.take()
+    refused = torchrun(folder, DP="2")
+    assert refused.returncode == 1
+    (line,) = refused.stderr.splitlines()
+    assert line.startswith(f"error: another process (pid {os.getpid()}) is training in {folder}")
