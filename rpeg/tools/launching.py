@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rpeg.ir.rrt import ProgramOp
 from rpeg.lifetime import die_with_parent
-from rpeg.lowering.python import pipeline_name, source_hash
+from rpeg.lowering.python import pipeline_name, source_hash, step_count
 from rpeg.tools.console import Failure
 
 
@@ -62,7 +62,7 @@ def finished(run_dir: Path, program: ProgramOp, seed: int) -> str | None:
     same = (pipeline_name(program), source_hash(program), seed)
     if record is None or (record.pipeline, record.source_sha256, record.seed) != same:
         return None
-    return folder.done(record) if record.is_done(record.steps) else None
+    return folder.done(record) if record.is_done(step_count(program)) else None
 
 
 def launch(package: Path, variables: Mapping[str, str]) -> int:
