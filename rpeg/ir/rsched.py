@@ -19,6 +19,8 @@ from rpeg.ir.ops.movement import PublishOp
 from rpeg.ir.ops.regions import EveryOp
 from rpeg.ir.ops.sampling import GetOp
 from rpeg.ir.ops.updates import UpdateOp
+from rpeg.ir.rank_rules import groups_of
+from rpeg.ir.types import symbol_text
 from rpeg.ir.violations import Violation, hint
 
 TASK = "task"
@@ -74,6 +76,23 @@ class EdgeOp(CheckedOp):
         }
         return EdgeOp.create(properties=properties)
 
+    def rules(self) -> Iterator[Violation]:
+        sequence, step = self.parent_op(), step_of(self)
+        if not isinstance(sequence, SequenceOp) or step is None:
+            return
+        source, target, tasks = self.source.data, self.target.data, labelled(step)
+        unknown = [label for label in dict.fromkeys((source, target)) if label not in tasks]
+        for label in unknown:
+            yield Violation(f"`{label}` is no task of the step{hint(label, tasks)}")
+        distance = int(self.distance.value.data)
+        if distance < 0:
+            yield Violation(f"distance {distance}: an edge leads to this step (0) or a later one")
+        elif distance == 0 and not unknown and not _in_order(source, target, sequence.labels):
+            yield Violation(
+                f"`{source}` does not run before `{target}` in this sequence: write distance 1, "
+                "or move the task"
+            )
+
 
 @irdl_op_definition
 class SequenceOp(CheckedOp):
@@ -96,9 +115,18 @@ class SequenceOp(CheckedOp):
         if step is None:
             yield Violation("a sequence belongs into a pipeline with a step")
             return
+        pipeline, pool = self.parent_op(), symbol_text(self.pool)
+        groups = groups_of(pipeline) if pipeline is not None else {}
+        if pool not in groups:
+            near = hint(pool, groups) or f"; declared: {', '.join(groups) or 'none'}"
+            yield Violation(f"`{pool}` is not a process group{near}")
         missing = [label for label in labelled(step) if label not in self.labels]
         if missing:
             yield Violation(f"the sequence leaves out {', '.join(missing)}")
+
+
+def _in_order(first: str, second: str, labels: Sequence[str]) -> bool:
+    return first in labels and second in labels[labels.index(first) + 1 :]
 
 
 def label_of(op: Operation) -> str | None:

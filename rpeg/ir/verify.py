@@ -11,6 +11,7 @@ from rpeg.ir import violations
 from rpeg.ir.base import CheckedOp
 from rpeg.ir.diagnostics import Diagnostic, has_errors, in_order
 from rpeg.ir.order import order_violations
+from rpeg.ir.rank_rules import rank_violations
 from rpeg.ir.references import reference_violations
 from rpeg.ir.sources import Sources
 from rpeg.ir.structure import shape_violations
@@ -37,6 +38,7 @@ def _problems(module: Operation, names: bool) -> Iterator[tuple[Operation, Viola
         yield from ((op, v) for v in _op_problems(op))
     for op, index, message in order_violations(module):
         yield op, Violation(message, violations.operand(index))
+    yield from rank_violations(module)
     if names:
         yield from reference_violations(module)
 

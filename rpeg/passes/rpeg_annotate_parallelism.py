@@ -11,6 +11,7 @@ from xdsl.rewriter import InsertPoint
 
 from rpeg.ir.attributes import RecordAttr, plain
 from rpeg.ir.base import RpegOp
+from rpeg.ir.layout import size_of
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.ops.effects import EvalOp
 from rpeg.ir.ops.movement import POOL, PublishOp, RanksOp, model_of
@@ -18,8 +19,8 @@ from rpeg.ir.ops.plan import PlaceOp, PlanOp
 from rpeg.ir.ops.sampling import GenerateOp, ScoreOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.ops.updates import UpdateOp
+from rpeg.ir.rank_rules import groups_of
 from rpeg.ir.records import CLAUSES
-from rpeg.ir.settings import python_value
 from rpeg.ir.stages import stage_name, stages
 from rpeg.ir.types import WeightsType
 from rpeg.passes.base import PassRefused, RpegPass, erase, pipelines, step
@@ -63,6 +64,7 @@ class RpegAnnotateParallelismPass(RpegPass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for pipeline in pipelines(op):
+            self._check(pipeline)
             source = FromPlan(_plan(pipeline, self.plan)) if self.plan else FromOptions(self)
             for ranks in source.groups(pipeline):
                 pipeline.body.block.insert_op_before(ranks, step(pipeline))
@@ -70,6 +72,14 @@ class RpegAnnotateParallelismPass(RpegPass):
                 source.annotate(stage)
             _drop_plans(pipeline)
             publish(step(pipeline))
+
+    def _check(self, pipeline: PipelineOp) -> None:
+        if groups_of(pipeline):
+            raise PassRefused(pipeline, f"`{pipeline.title}` is already annotated: run this once")
+        widths = {"dp": self.dp, "tp": self.tp, "pp": self.pp, "cp": self.cp}
+        for name, width in widths.items():
+            if width < 1:
+                raise PassRefused(pipeline, f"{name}: expected at least 1, not {width}")
 
 
 def _plan(pipeline: PipelineOp, name: str) -> PlanOp:
@@ -155,15 +165,6 @@ class FromPlan:
             return next(iter(self.width))
         text = f"`{stage_name(stage)}` needs par(dp=...) on its line of plan `{self.plan.title}`"
         raise PassRefused(line, text)
-
-
-def size_of(layout: RecordAttr) -> int:
-    """Processes of a layout: tp x pp x cp x dp."""
-    size = 1
-    for axis in ("tp", "pp", "cp", "dp"):
-        width = python_value(layout.settings.get(axis))
-        size *= width if isinstance(width, int) else 1
-    return size
 
 
 # ---- publishing

@@ -15,6 +15,7 @@ from rpeg.ir.ops.regions import EveryOp
 from rpeg.ir.ops.sampling import GetOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.ops.updates import UpdateOp
+from rpeg.ir.rank_rules import groups_of
 from rpeg.ir.rsched import TASK, EdgeOp, SequenceOp, TaskOp, dependences, label_of, uses
 from rpeg.ir.stages import stage_name
 from rpeg.passes.base import PassRefused, RpegPass, pipelines, step
@@ -43,12 +44,22 @@ class RpegSchedulePass(RpegPass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for pipeline in pipelines(op):
-            groups = [o for o in pipeline.body.block.ops if isinstance(o, RanksOp)]
-            if len(groups) != 1:
-                found = ", ".join(g.title for g in groups) or "none"
-                text = f"this version schedules one process group; the pipeline has: {found}"
-                raise PassRefused(pipeline, text)
-            _schedule(pipeline, groups[0])
+            _schedule(pipeline, _group(pipeline))
+
+
+def _group(pipeline: PipelineOp) -> RanksOp:
+    """The one process group of a pipeline that has no schedule yet."""
+    groups = list(groups_of(pipeline).values())
+    if not groups:
+        text = "the pipeline has no process group: run rpeg-annotate-parallelism first"
+        raise PassRefused(pipeline, text)
+    if len(groups) > 1:
+        found = ", ".join(g.title for g in groups)
+        text = f"this version schedules one process group; the pipeline has: {found}"
+        raise PassRefused(pipeline, text)
+    if any(isinstance(o, SequenceOp) for o in pipeline.body.block.ops):
+        raise PassRefused(pipeline, f"`{pipeline.title}` is already scheduled: run this once")
+    return groups[0]
 
 
 def _schedule(pipeline: PipelineOp, group: RanksOp) -> None:

@@ -154,3 +154,21 @@ rpeg.data @x prompts(  "gym:countdown)
 
 // expected-error@+1:15 {{'rpeg.thing' is not registered}}
 rpeg.get @x : !rpeg.thing
+
+// -----
+
+rpeg.pipeline @ranks {
+  rpeg.model @actor policy("x")
+  rpeg.data @train prompts("y")
+  rpeg.ranks @all 0 to 1
+  rpeg.step i < 3 (%actor : !rpeg.weights<@actor, policy>, %train : !rpeg.cursor<@train, prompts>) {
+    %q, %train_1 = rpeg.batch %train {size = 4}
+    // expected-error@+1 {{rpeg.generate has no process group: write attributes {pool = "all"}}}
+    %y, %lp = rpeg.generate %actor, %q {max_tokens = 8} attributes {stage = "y"}
+    // expected-error@+1 {{`al` is not a process group; did you mean `all`?}}
+    %z, %lz = rpeg.generate %actor, %q {max_tokens = 8} attributes {stage = "z", pool = "al"}
+    // expected-error@+1 {{tp x pp x cp x dp = 4, `all` has 2 ranks}}
+    %w, %lw = rpeg.generate %actor, %q {max_tokens = 8} attributes {stage = "w", pool = "all", par = #rpeg.record<par, {dp = 4 : i64}>}
+    rpeg.yield %actor, %train_1
+  }
+}

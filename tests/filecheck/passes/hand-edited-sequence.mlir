@@ -7,13 +7,24 @@ builtin.module {
     rpeg.step i < 10 (%actor: !rpeg.weights<@actor, policy>, %opt: !rpeg.opt<@actor>, %train: !rpeg.cursor<@train, demos>) {
       %b, %train_1 = rpeg.batch %train {size = 4 : i64} attributes {task = "b"}
       %ce = rpeg.loss.cross_entropy %b attributes {task = "ce"}
-      %actor_1, %opt_1 = rpeg.update %actor, %opt, %ce {agg = "token_mean"} attributes {task = "actor"}
+      %actor_1, %opt_1 = rpeg.update %actor, %opt, %ce {agg = "token_mean"} attributes {task = "actor", pool = "all"}
       rpeg.yield %actor_1, %opt_1, %train_1
     }
     // expected-error@+1 {{the sequence leaves out actor}}
     rsched.sequence @all {
       rsched.task "ce"
       rsched.task "b" // expected-error {{`ce` runs before `b`: it reads what the other makes}}
+      rsched.edge "actor" to "ce" distance 1
+      rsched.edge "ce" to "b" distance 0
+      rsched.edge "b" to "ce" distance 0 // expected-error {{`b` does not run before `ce` in this sequence: write distance 1, or move the task}}
+      rsched.edge "actr" to "ce" distance 1 // expected-error {{`actr` is no task of the step; did you mean `actor`?}}
+      rsched.edge "ce" to "b" distance -1 // expected-error {{distance -1: an edge leads to this step (0) or a later one}}
+    }
+    // expected-error@+1 {{`al` is not a process group; did you mean `all`?}}
+    rsched.sequence @al {
+      rsched.task "b"
+      rsched.task "ce"
+      rsched.task "actor"
     }
   }
 }

@@ -83,7 +83,8 @@ def test_a_cycle_is_told() -> None:
 def test_it_needs_one_group() -> None:
     text = grpo()
     assert refusals(parse(text), PASS) == [
-        f"{place(text, 'p {')}: this version schedules one process group; the pipeline has: none"
+        f"{place(text, 'p {')}: the pipeline has no process group: run "
+        "rpeg-annotate-parallelism first"
     ]
 
 

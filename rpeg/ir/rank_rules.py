@@ -1,0 +1,45 @@
+"""Rules of L1: with process groups declared, every stage runs on one of them and fills it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xdsl.ir import Operation
+
+from rpeg.ir import violations
+from rpeg.ir.declared import step_of
+from rpeg.ir.layout import size_of
+from rpeg.ir.ops.declare import PipelineOp
+from rpeg.ir.ops.movement import POOL, RanksOp, clause_of, pool_of
+from rpeg.ir.stages import stages
+from rpeg.ir.violations import Violation, hint
+
+
+def groups_of(pipeline: Operation) -> dict[str, RanksOp]:
+    """The process groups of a pipeline, by name."""
+    ops = pipeline.regions[0].block.ops
+    return {op.title: op for op in ops if isinstance(op, RanksOp)}
+
+
+def rank_violations(root: Operation) -> Iterator[tuple[Operation, Violation]]:
+    """Each stage without a declared process group, or with a layout of another size."""
+    for pipeline in root.walk():
+        if isinstance(pipeline, PipelineOp) and (groups := groups_of(pipeline)):
+            step = step_of(pipeline)
+            placed = [op for op in step.walk() if pool_of(op) is not None] if step else []
+            for op in dict.fromkeys([*stages(pipeline).values(), *placed]):
+                yield from ((op, v) for v in _stage(op, groups))
+
+
+def _stage(op: Operation, groups: dict[str, RanksOp]) -> Iterator[Violation]:
+    pool, layout = pool_of(op), clause_of(op, "par")
+    size = size_of(layout) if layout is not None else None
+    if pool is None:
+        wanted = " or ".join(f'pool = "{name}"' for name in groups)
+        yield Violation(f"{op.name} has no process group: write attributes {{{wanted}}}")
+    elif pool not in groups:
+        near = hint(pool, groups) or f"; declared: {', '.join(groups)}"
+        yield Violation(f"`{pool}` is not a process group{near}", violations.setting(POOL))
+    elif size is not None and size != len(groups[pool].ranks):
+        text = f"tp x pp x cp x dp = {size}, `{pool}` has {len(groups[pool].ranks)} ranks"
+        yield Violation(text, violations.setting("par"))
