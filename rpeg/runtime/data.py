@@ -53,14 +53,19 @@ class _Data:
 
     def _check_rows(self) -> None:
         for k in range(len(self) if self.needs_completion else 0):
-            if self._rows[k].completion is None:
+            row = self._rows[k]
+            if row.completion is None:
                 raise DataFailure(
-                    f"`{self.name}` holds demonstrations, but its row {k + 1} has no `completion`: "
-                    f"prompt {self._rows[k].prompt[:60]!r}"
+                    f"{row.place}: no `completion`, but `{self.name}` holds demonstrations"
                 )
 
     def _next(self, size: int, order: str, seed: int) -> tuple[tuple[Row, ...], torch.Tensor]:
         index, width = self.run.data_parallel
+        if size > len(self):
+            raise DataFailure(
+                f"a batch of {size} rows is larger than `{self.name}`, which has {len(self)}: "
+                "lower the batch's size, or add rows"
+            )
         if size % width:
             raise LayoutFailure(
                 f"a batch of {size} rows of `{self.name}` does not divide among {width} "
@@ -108,7 +113,8 @@ class PromptData(_Data):
     def batch(self, *, size: int, order: str = "shuffle", seed: int = 0) -> Prompts:
         """This process's share of the next `size` prompts of the world.
 
-        Raises LayoutFailure if `size` does not divide by the data-parallel width.
+        Raises LayoutFailure if `size` does not divide by the data-parallel width, DataFailure if it
+        is more than the rows.
         """
         return Prompts(*self._next(size, order, seed))
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rpeg.runtime.errors import DataFailure
+from rpeg.runtime.errors import DataFailure, ModelFailure
 from rpeg.runtime.tokenizer import Tokenizer
-from rpeg.runtime.trajectories import Demos, Trajectories
+from rpeg.runtime.trajectories import Demos, Row, Trajectories
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,8 @@ class Examples:
             # Greedy samples have no temperature to divide by: their log-probs are the model's own.
             temperature = batch.temperature or 1.0
             return Examples(batch.prompt_ids, batch.tokens, batch.mask, temperature)
-        prompts = tuple(tokenizer.encode(row.prompt) for row in batch.rows)
-        completions = [_completion(row.completion, tokenizer) for row in batch.rows]
-        if not all(prompts):
-            raise DataFailure("a demonstration has an empty prompt")
+        prompts = tuple(tokenizer.encode_prompt(row) for row in batch.rows)
+        completions = [_completion(row, tokenizer) for row in batch.rows]
         tokens, mask = pad(completions)
         return Examples(prompts, tokens, mask, temperature=1.0)
 
@@ -114,7 +112,10 @@ def pad(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     return ids, torch.arange(width) < lengths.unsqueeze(1)
 
 
-def _completion(text: str | None, tokenizer: Tokenizer) -> tuple[int, ...]:
-    if text is None:
-        raise DataFailure("a demonstration has no completion: its rows need `completion`")
-    return tokenizer.encode_completion(text)
+def _completion(row: Row, tokenizer: Tokenizer) -> tuple[int, ...]:
+    if row.completion is None:
+        raise DataFailure(f"{row.place}: a demonstration needs a `completion`")
+    try:
+        return tokenizer.encode_completion(row.completion)
+    except ModelFailure as error:
+        raise DataFailure(f"{row.place}: {error}") from error

@@ -6,10 +6,12 @@ Fresh weights are a function of the run's seed and the tensor's name, whole: no 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,8 +36,14 @@ class ModelSource:
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
-        """The folder's tokenizer."""
-        return Tokenizer(self.folder)
+        """The folder's tokenizer. Raises ModelFailure if the model lacks some of its tokens."""
+        tokenizer = Tokenizer(self.folder)
+        if tokenizer.size > self.shape.vocab:
+            raise ModelFailure(
+                f"{self.folder}: tokenizer.json has {tokenizer.size} tokens, config.json says "
+                f"vocab_size {self.shape.vocab}: use the tokenizer that belongs to the model"
+            )
+        return tokenizer
 
     def read(self, name: str) -> Tensor:
         """The whole tensor of a Hugging Face name, float32; a new value head is zero.
@@ -76,21 +84,31 @@ def fresh(name: str, shape: tuple[int, ...], std: float, seed: int) -> Tensor:
 
 def _weight_files(folder: Path) -> Mapping[str, Path]:
     """Tensor name -> the safetensors file that holds it; empty if the folder has none."""
-    from safetensors import safe_open
-
     files: dict[str, Path] = {}
     for path in sorted(folder.glob("*.safetensors")):
-        with safe_open(str(path), framework="pt") as content:
+        with _opened(path) as content:
             files.update(dict.fromkeys(content.keys(), path))
     return files
 
 
 def _load(path: Path, name: str) -> Tensor:
-    from safetensors import safe_open
-
-    with safe_open(str(path), framework="pt") as content:
+    with _opened(path) as content:
         tensor: Tensor = content.get_tensor(name)
         return tensor
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(path), framework="pt") as content:
+            yield content
+    except (SafetensorError, OSError) as error:
+        raise ModelFailure(
+            f"{path} is damaged or no safetensors file ({error}): "
+            "download or export the model again, or delete the file to draw fresh weights"
+        ) from error
 
 
 def _downloaded(name: str) -> Path:

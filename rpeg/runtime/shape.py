@@ -99,8 +99,12 @@ def read_shape(folder: Path) -> ModelShape:
         raise ModelFailure(f"{folder} is no model folder: it has no config.json")
     try:
         return parse_shape(json.loads(path.read_text(encoding="utf-8")))
-    except (KeyError, json.JSONDecodeError) as error:
-        raise ModelFailure(f"{path} is not a model configuration: {error!r}") from error
+    except KeyError as error:
+        raise ModelFailure(f"{path} has no {error}") from error
+    except ValueError as error:
+        raise ModelFailure(f"{path} is no valid JSON: {error}") from error
+    except (TypeError, AttributeError, ZeroDivisionError) as error:
+        raise ModelFailure(f"{path} is not a model configuration: {error}") from error
     except ModelFailure as error:
         raise ModelFailure(f"{path}: {error}") from error
 

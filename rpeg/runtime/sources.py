@@ -107,7 +107,7 @@ def make_row(fields: Mapping[str, Any], where: str) -> Row:
         raise DataFailure(f"{where}: no field `prompt` (found: {', '.join(fields) or 'none'})")
     answer = rest.pop("answer", None)
     completion = _take(rest, _COMPLETION_NAMES, where)
-    return Row(prompt, None if answer is None else str(answer), completion, rest or None)
+    return Row(prompt, None if answer is None else str(answer), completion, rest or None, where)
 
 
 def _take(fields: dict[str, Any], names: tuple[str, ...], where: str) -> str | None:
@@ -125,7 +125,7 @@ class GymRows:
 
     def __init__(self, task: str, seed: int, size: int) -> None:
         self._dataset = gym_dataset(task, seed=seed, size=size)
-        self._size = size
+        self._task, self._size = task, size
         self.fingerprint = f"gym:{task}:{seed}:{size}"
 
     def __len__(self) -> int:
@@ -133,7 +133,8 @@ class GymRows:
 
     def __getitem__(self, index: int) -> Row:
         entry = self._dataset[index]
-        return Row(entry["question"], entry["answer"], None, entry["metadata"])
+        place = f"gym:{self._task}[{index}]"
+        return Row(entry["question"], entry["answer"], None, entry["metadata"], place)
 
 
 def gym_dataset(task: str, *, seed: int, size: int) -> Any:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rpeg.runtime.errors import ModelFailure
+from rpeg.runtime.errors import DataFailure, ModelFailure
+from rpeg.runtime.trajectories import Row
 
 _TOKEN_FILES = ("generation_config.json", "config.json")
 
@@ -21,7 +22,10 @@ class Tokenizer:
         path = folder / "tokenizer.json"
         if not path.is_file():
             raise ModelFailure(f"{folder} has no tokenizer.json: save a fast tokenizer into it")
-        self._backend = Backend.from_file(str(path))
+        try:
+            self._backend = Backend.from_file(str(path))
+        except Exception as error:  # the library raises nothing more specific
+            raise ModelFailure(f"{path} is no tokenizer: {error}") from error
         settings = [_read(folder / name) for name in _TOKEN_FILES]
         self.eos_ids = frozenset(self._ids(folder, settings, "eos"))
         """Ids that end a completion."""
@@ -31,9 +35,24 @@ class Tokenizer:
         self.pad_id: int | None = next((i for i in pads if i not in self.eos_ids), None)
         """Id that is never sampled, or None where the model has none of its own."""
 
+    @property
+    def size(self) -> int:
+        """One more than the largest id."""
+        return 1 + max(self._backend.get_vocab().values(), default=-1)
+
     def encode(self, text: str) -> tuple[int, ...]:
         """Ids of a prompt, with the beginning-of-sequence id where the model wants one."""
         return self._encode(text, special=True)
+
+    def encode_prompt(self, row: Row) -> tuple[int, ...]:
+        """`encode` of a row's prompt. Raises DataFailure, with the row's place, if it can't be."""
+        try:
+            ids = self.encode(row.prompt)
+        except ModelFailure as error:
+            raise DataFailure(f"{row.place}: {error}") from error
+        if not ids:
+            raise DataFailure(f"{row.place}: the prompt is empty: a model needs at least one token")
+        return ids
 
     def encode_completion(self, text: str) -> tuple[int, ...]:
         """Ids of a completion, its end included."""
@@ -59,5 +78,10 @@ class Tokenizer:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if not path.exists():
+        return {}
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ModelFailure(f"{path} is no valid JSON: {error}") from error
     return content

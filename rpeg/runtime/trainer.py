@@ -70,6 +70,8 @@ class Model:
         if role not in ROLES:
             raise ModelFailure(f"`{name}`: {role} models can't run yet, only {' and '.join(ROLES)}")
         self.source = self._open(source)
+        self.tokenizer: Tokenizer = self.source.tokenizer
+        """Its tokenizer."""
         self.replica = Replica(self.source, groups, dtype)
 
     def _open(self, source: str | InitialWeights) -> ModelSource:
@@ -82,11 +84,6 @@ class Model:
     def shape(self) -> ModelShape:
         """Its architecture."""
         return self.source.shape
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """Its tokenizer."""
-        return self.source.tokenizer
 
     @property
     def hf_folder(self) -> Path:

@@ -25,6 +25,8 @@ class Row:
     """The demonstration, for supervised rows only."""
     metadata: dict[str, object] | None = None
     """Whatever else the row holds; handed to reward functions unchanged."""
+    place: str = "a prompt"
+    """Where it is written, for messages: `rows.jsonl:12`."""
 
 
 @dataclass(frozen=True)

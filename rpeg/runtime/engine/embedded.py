@@ -128,13 +128,12 @@ class EmbeddedEngine:
         return y, logprobs * mask
 
     def _encode(self, row: Row, max_tokens: int) -> tuple[int, ...]:
-        ids = self.tokenizer.encode(row.prompt)
-        if not ids:
-            raise GenerationFailure("a prompt is empty: the model needs at least one token")
+        ids = self.tokenizer.encode_prompt(row)
         if len(ids) + max_tokens > self.shape.positions:
             raise GenerationFailure(
-                f"a prompt of {len(ids)} tokens and max_tokens={max_tokens} exceed the model's "
-                f"{self.shape.positions} positions: lower max_tokens, or leave long prompts out"
+                f"{row.place}: a prompt of {len(ids)} tokens and max_tokens={max_tokens} "
+                f"exceed the model's {self.shape.positions} positions: "
+                "lower max_tokens, or leave long prompts out"
             )
         return ids
 

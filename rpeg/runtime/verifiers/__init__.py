@@ -117,11 +117,22 @@ def _make_scorer(
         raise VerifierFailure(
             f"`{source}` runs code of yours: allow it with --allow-python (RPEG_ALLOW_PYTHON=1)"
         )
+    if scheme == "python":
+        _check_target(source)
     if scheme in ("gym", "python"):
         return _PooledScorer(run, source, timeout)
     raise VerifierFailure(
         f"`{source}` is no verifier: use `rule:NAME`, `gym:TASK` or `python:module:function`"
     )
+
+
+def _check_target(source: str) -> None:
+    module, _, function = source.removeprefix("python:").partition(":")
+    if not function.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
+        raise VerifierFailure(
+            f"`{source}` names no function: write `python:module:function`, "
+            "with the module beside the pipeline's file or installed"
+        )
 
 
 def _worker_count() -> int:

@@ -8,6 +8,7 @@ says whether the source was loaded.
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import json
 import math
@@ -17,22 +18,27 @@ import signal
 import sys
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from typing import Any
+from numbers import Real
+from typing import Any, cast
 
 Reward = Callable[[str, str, "str | None", "dict[str, Any]"], float]
 
+_PR_SET_PDEATHSIG = 1
+"""The kernel kills this process when its parent ends."""
 _GRACE_SECONDS = 5.0
 """How long past its limit a call may hang if the parent is gone and cannot kill it."""
 
 
 def main() -> None:
     """Loads the source, then answers calls until the parent goes away."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     descriptor, source, memory = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     connection = Connection(descriptor)
     try:
         reward = load(source)
     except BaseException as error:
-        _reply(connection, error=f"{type(error).__name__}: {error}")
+        _reply(connection, error=str(error) if type(error) is ValueError else _describe(error))
         return
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -46,10 +52,26 @@ def load(source: str) -> Reward:
     scheme, _, rest = source.partition(":")
     if scheme == "gym":
         return gym_reward(rest)
-    sys.path.append(os.getcwd())
-    module, _, function = rest.partition(":")
-    reward: Reward = getattr(importlib.import_module(module), function)
-    return reward
+    return python_reward(rest)
+
+
+def python_reward(target: str) -> Reward:
+    """The function `module:function`; modules beside the pipeline come before installed ones.
+
+    Raises ValueError with what is missing.
+    """
+    module, _, function = target.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        reward = getattr(importlib.import_module(module), function, None)
+    except ModuleNotFoundError as error:
+        if error.name != module.partition(".")[0] and error.name != module:
+            raise
+        raise ValueError(f"there is no {module}.py in {os.getcwd()}, and none installed") from error
+    if not callable(reward):
+        what = "no function" if reward is None else "something else than a function as"
+        raise ValueError(f"{module}.py has {what} `{function}`")
+    return cast("Reward", reward)
 
 
 def gym_reward(task: str) -> Reward:
@@ -67,6 +89,10 @@ def gym_reward(task: str) -> Reward:
     return reward
 
 
+def _describe(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
 def _answer_one(connection: Connection, reward: Reward) -> bool:
     try:
         prompt, completion, answer, metadata, seconds = connection.recv()
@@ -74,14 +100,24 @@ def _answer_one(connection: Connection, reward: Reward) -> bool:
         return False
     signal.setitimer(signal.ITIMER_REAL, seconds + _GRACE_SECONDS)
     try:
-        score = float(reward(prompt, completion, answer, metadata))
-        if not math.isfinite(score):
-            raise ValueError(f"the reward must be a finite number, not {score}")
-        _reply(connection, score=score)
+        _reply(connection, score=number(reward(prompt, completion, answer, metadata)))
     except Exception as error:
-        _reply(connection, error=f"{type(error).__name__}: {error}")
+        _reply(connection, error=_describe(error))
     signal.setitimer(signal.ITIMER_REAL, 0)
     return True
+
+
+def number(reward: object) -> float:
+    """A reward as a float. Raises TypeError or ValueError if it isn't a finite number.
+
+    numpy registers its numbers as `Real`, but its bools have a class of their own.
+    """
+    if not isinstance(reward, Real) and type(reward).__name__ not in ("bool", "bool_"):
+        raise TypeError(f"the reward must be a finite number, not {reward!r:.60}")
+    value = float(cast("float", reward))
+    if not math.isfinite(value):
+        raise ValueError(f"the reward must be a finite number, not {value}")
+    return value
 
 
 def _reply(connection: Connection, **content: object) -> None:

@@ -12,10 +12,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from rpeg.runtime.errors import ModelFailure
+from rpeg.runtime.errors import DataFailure, ModelFailure
 from rpeg.runtime.model_source import ModelSource, open_source
 from rpeg.runtime.shape import parse_shape, read_shape
 from rpeg.runtime.tokenizer import Tokenizer
+from rpeg.runtime.trajectories import Row
 
 MODELS = Path(__file__).parents[3] / "models"
 DIGITS = MODELS / "tiny-qwen3-digits"
@@ -129,6 +130,49 @@ def test_weights_are_read_from_safetensors_and_checked(tmp_path: Path) -> None:
         source.read("model.embed_tokens.weight")
     with pytest.raises(ModelFailure, match=r"no weight model\.layers"):
         source.read("model.layers.0.mlp.up_proj.weight")
+
+
+def test_damaged_weights_are_named(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_bytes((DIGITS / "config.json").read_bytes())
+    path = tmp_path / "model.safetensors"
+    save_file({"model.norm.weight": torch.ones(128)}, path)
+    for damaged in (path.read_bytes()[:-8], bytes(range(256))):
+        path.write_bytes(damaged)
+        with pytest.raises(ModelFailure, match=r"model\.safetensors is damaged.*again"):
+            ModelSource(tmp_path, 0)
+
+
+def test_a_tokenizer_larger_than_the_model_is_refused(tmp_path: Path) -> None:
+    config = json.loads((DIGITS / "config.json").read_bytes()) | {"vocab_size": 22}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "tokenizer.json").write_bytes((DIGITS / "tokenizer.json").read_bytes())
+    with pytest.raises(ModelFailure, match=r"has 23 tokens, config\.json says vocab_size 22"):
+        _ = ModelSource(tmp_path, 0).tokenizer
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(ModelFailure, match=r"tokenizer\.json is no tokenizer"):
+        Tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "config.json is no valid JSON"),
+        ('{"model_type": "llama", "num_attention_heads": 2}', "config.json has no 'vocab_size'"),
+        ("[]", "config.json is not a model configuration"),
+    ],
+)
+def test_bad_configurations_are_named(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(ModelFailure, match=message):
+        read_shape(tmp_path)
+
+
+def test_a_prompt_that_cannot_be_encoded_is_named_by_its_place() -> None:
+    tokenizer = Tokenizer(DIGITS)
+    with pytest.raises(DataFailure, match=r"rows\.jsonl:7: the tokenizer can't encode 'abc'"):
+        tokenizer.encode_prompt(Row("abc", place="rows.jsonl:7"))
+    with pytest.raises(DataFailure, match=r"rows\.jsonl:8: the prompt is empty"):
+        tokenizer.encode_prompt(Row("", place="rows.jsonl:8"))
 
 
 def test_configurations_of_the_tiny_models_are_sorted_json() -> None:

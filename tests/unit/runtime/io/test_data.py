@@ -86,6 +86,13 @@ def test_a_batch_must_divide_among_the_shares(run: Run, rows: str) -> None:
         PromptData(run, "train", source=rows).batch(size=6)
 
 
+def test_a_batch_larger_than_the_data_set_is_refused(run: Run, rows: str) -> None:
+    data = PromptData(run, "train", source=rows)
+    assert len(data.batch(size=10).rows) == 10
+    with pytest.raises(DataFailure, match=r"batch of 9223372036854775807 rows .*`train`.* has 10"):
+        data.batch(size=2**63 - 1)
+
+
 def test_cursor_comes_back_and_other_rows_are_noticed(run: Run, rows: str) -> None:
     data = PromptData(run, "train", source=rows)
     data.batch(size=4)
@@ -135,9 +142,7 @@ def test_missing_and_empty_files(run: Run) -> None:
 def test_demonstrations_need_completions(run: Run, rows: str) -> None:
     write(run.root / "demos.jsonl", [{"prompt": "a", "completion": "b"}])
     assert DemoData(run, "good", source="demos.jsonl").batch(size=1).rows[0].completion == "b"
-    with pytest.raises(
-        DataFailure, match="`bad` holds demonstrations, but its row 1 has no `completion`"
-    ):
+    with pytest.raises(DataFailure, match=r"rows\.jsonl:1: no `completion`, but `bad` holds demon"):
         DemoData(run, "bad", source=rows)
 
 

@@ -94,6 +94,7 @@ def test_a_rule_scores_every_sample(run: Run, completions: Completions) -> None:
 
 REWARDS = """
 import os, sys, time
+import numpy as np
 
 def reward(prompt, completion, answer, metadata):
     if completion == "raise":
@@ -106,6 +107,16 @@ def reward(prompt, completion, answer, metadata):
         return len(bytearray(16 << 30))
     if completion == "nan":
         return float("nan")
+    if completion == "text":
+        return "1.0"
+    if completion == "none":
+        return None
+    if completion == "list":
+        return [1.0]
+    if completion == "numpy":
+        return np.float32(0.5)
+    if completion == "numpy bool":
+        return np.bool_(True)
     if completion == "torch":
         return float("torch" in sys.modules)
     print("noise on standard output")
@@ -130,6 +141,21 @@ def test_reward_function_and_its_failures(python_rewards: Run, completions: Comp
     assert scores.tolist() == [3.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 2.0]
     assert python_rewards.metrics.merge()["verifier/mine/failed"] == 5
     assert verifier.score(completions(["abcd"])).tolist() == [4.0]
+
+
+def test_a_reward_is_a_number(python_rewards: Run, completions: Completions) -> None:
+    verifier = Verifier(python_rewards, "mine", source=SOURCE)
+    texts = ["text", "none", "list", "numpy", "numpy bool"]
+    assert verifier.score(completions(texts)).tolist() == [0.0, 0.0, 0.0, 0.5, 1.0]
+    assert python_rewards.metrics.merge()["verifier/mine/failed"] == 3
+
+
+def test_modules_beside_the_pipeline_come_first(
+    python_rewards: Run, completions: Completions
+) -> None:
+    (python_rewards.root / "colorsys.py").write_text("def reward(*_): return 7\n")
+    verifier = Verifier(python_rewards, "mine", source="python:colorsys:reward")
+    assert verifier.score(completions(["a"])).tolist() == [7.0]
 
 
 def test_reasons_of_failures(python_rewards: Run) -> None:
@@ -167,8 +193,11 @@ def test_a_whole_batch_of_failures_stops_the_run(
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("python:nowhere:reward", "cannot load .*ModuleNotFoundError"),
-        ("python:my_rewards:other", "cannot load .*AttributeError"),
+        ("python:nowhere:reward", r"cannot load `python:nowhere.*: there is no nowhere\.py in /"),
+        ("python:my_rewards:other", r"my_rewards\.py has no function `other`"),
+        ("python:my_rewards:os", r"my_rewards\.py has something else than a function as `os`"),
+        ("python:my_rewards", "write `python:module:function`"),
+        ("python:./my_rewards.py:reward", "write `python:module:function`"),
         ("file.py", "is no verifier: use"),
     ],
 )
