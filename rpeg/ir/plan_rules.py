@@ -13,12 +13,12 @@ from rpeg.ir import violations
 from rpeg.ir.attributes import RecordAttr
 from rpeg.ir.base import RpegOp
 from rpeg.ir.declared import declarations, place_in_file, symbol_name
+from rpeg.ir.layout import size_of, width_of
 from rpeg.ir.ops.effects import EvalOp
 from rpeg.ir.ops.plan import PlaceOp, PlanOp, plan_cluster
 from rpeg.ir.ops.sampling import GenerateOp
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.records import CLAUSES
-from rpeg.ir.settings import python_value
 from rpeg.ir.signature import SCOPES
 from rpeg.ir.stages import between, moving, scope_of, stages, value_names
 from rpeg.ir.types import WeightsType
@@ -85,23 +85,29 @@ def _clause_messages(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterat
             pass
 
 
-def setting(record: RecordAttr, name: str, default: int = 1) -> int:
-    """A whole-number setting of a clause."""
-    value = python_value(record.settings.get(name))
-    return value if isinstance(value, int) else default
-
-
 def _par(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[str]:
-    size = 1
-    for axis in ("tp", "pp", "cp", "dp"):
-        size *= setting(record, axis)
-    pool, cluster = plan.pool(place.pool_name), plan_cluster(place)
-    gpus = pool.gpus(cluster) if pool is not None and cluster is not None else None
-    if gpus is not None and size != len(gpus):
-        yield f"tp x pp x cp x dp = {size}, the pool `{place.pool_name}` has {len(gpus)} GPUs"
-    ep = setting(record, "ep")
-    if setting(record, "dp") * setting(record, "cp") % ep:
+    yield from _product(plan, place, record)
+    ep = width_of(record, "ep")
+    if width_of(record, "dp") * width_of(record, "cp") % ep:
         yield f"ep={ep} does not divide dp x cp"
+
+
+def _product(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[str]:
+    """A layout takes every GPU of its pool; on cores, at most one process each."""
+    pool, cluster = plan.pool(place.pool_name), plan_cluster(place)
+    if pool is None or cluster is None:
+        return
+    size, gpus, cores = size_of(record), pool.gpus(cluster), pool.cores
+    of = f"tp x pp x cp x dp = {size}, the pool `{place.pool_name}` has"
+    if gpus is not None and size != len(gpus):
+        yield f"{of} {len(gpus)} GPUs{_fitting(record, len(gpus))}"
+    elif cores is not None and size > cores:
+        yield f"{of} {cores} cores, one for each process{_fitting(record, cores)}"
+
+
+def _fitting(record: RecordAttr, processes: int) -> str:
+    """What to write where dp is the whole layout."""
+    return f": write dp={processes}" if size_of(record) == width_of(record, "dp") else ""
 
 
 def _model_of(plan: PlanOp, place: PlaceOp) -> str | None:

@@ -133,7 +133,7 @@ class FromPlan:
     width: dict[str, int] = field(default_factory=dict[str, int])
 
     def groups(self, pipeline: PipelineOp) -> list[RanksOp]:
-        """One group a pool of processes, in the order of the plan; pools of CPU cores have none."""
+        """One group a pool that has a layout, in the order of the plan."""
         for place in self.plan.places:
             layout = place.clause("par")
             if layout is not None:

@@ -59,13 +59,25 @@ class PoolOp(CheckedOp):
     def gpus(self, cluster: Cluster) -> range | None:
         """Its GPUs, numbered through the cluster; None for a pool of cores or one outside of it."""
         bounds = self.bounds
-        if bounds is None or self.shape.kind == "cores" or self._outside(cluster):
+        if bounds is None or self.shape.kind == "cores" or self._misplaced(cluster):
             return None
         per = cluster.gpus_per_node if self.shape.kind == "nodes" else 1
         return range(bounds[0] * per, (bounds[1] + 1) * per)
 
-    def _outside(self, cluster: Cluster) -> str | None:
+    @property
+    def cores(self) -> int | None:
+        """CPU cores of a pool of cores, one for each process; None for a pool of GPUs."""
+        bounds, per = self.bounds, python_value(self.shape.settings.get("per_node"))
+        if self.shape.kind != "cores" or not isinstance(per, int):
+            return None
+        if bounds is None or bounds[0] > bounds[1]:
+            return None
+        return (bounds[1] - bounds[0] + 1) * per
+
+    def _misplaced(self, cluster: Cluster) -> str | None:
         bounds = self.bounds
+        if self.shape.kind != "cores" and not cluster.gpus:
+            return "the cluster has no GPUs: write cores(0..0, per_node=N)"
         unit = "gpus" if self.shape.kind == "gpus" else "nodes"
         limit = cluster.gpus if unit == "gpus" else cluster.nodes
         if bounds is None or (bounds[0] <= bounds[1] < limit):
@@ -80,7 +92,7 @@ class PoolOp(CheckedOp):
             return
         yield from record_violations(self.shape, signature)
         cluster = plan_cluster(self)
-        message = self._outside(cluster) if cluster is not None else None
+        message = self._misplaced(cluster) if cluster is not None else None
         if message is not None:
             yield Violation(message, violations.setting("which"))
 

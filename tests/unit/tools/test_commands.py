@@ -434,3 +434,55 @@ def test_wrong_calls(shell: Shell) -> None:
     both = shell("compile", "p.rpeg", "-o", "out", "--plan", "a", "--processes", "1")
     assert "not allowed with argument" in both.err
     assert shell("--version").out.startswith("rpeg 0.")
+
+
+# ---- plans
+
+ON_CORES = PLAN.replace("h100-1", "cpu").replace("gpus(0..3)", "cores(0..0, per_node=2)")
+HERE = ON_CORES.replace("r on cpu", "r on all, par(dp=2)").replace("dp=2, tp=2", "dp=2")
+
+
+def planned(plan: str) -> str:
+    return grpo().removesuffix("}\n") + plan + "}\n"
+
+
+def test_a_plan_on_cores(shell: Shell) -> None:
+    shell.write(text=planned(HERE), name="here.rpeg")
+    done = shell("compile", "-o", "out", "--plan", "wide", "here.rpeg")
+    assert done.code == 0, done.err
+    assert "2 processes" in done.out
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        (
+            "par(dp=2), engine",
+            "par(dp=4), engine",
+            "tp x pp x cp x dp = 4, the pool `all` has 2 cores, one for each process: write dp=2",
+        ),
+        (
+            "cores(0..0, per_node=2)",
+            "gpus(0..1)",
+            "the cluster has no GPUs: write cores(0..0, per_node=N)",
+        ),
+        (
+            "cores(0..0, per_node=2)",
+            "nodes(0..0)",
+            "the cluster has no GPUs: write cores(0..0, per_node=N)",
+        ),
+    ],
+    ids=["too many processes", "gpus", "nodes"],
+)
+def test_mistakes_on_cores(old: str, new: str, text: str, shell: Shell) -> None:
+    assert old in HERE
+    shell.write(text=planned(HERE.replace(old, new)), name="here.rpeg")
+    done = shell("compile", "-o", "out", "--plan", "wide", "here.rpeg")
+    assert (done.code, message(done.err).split("error: ")[1]) == (1, text)
+
+
+def test_the_width_that_fits(shell: Shell) -> None:
+    plan = HERE.replace('on "cpu"', 'on "h100-1"').replace("cores(0..0, per_node=2)", "gpus(0..3)")
+    shell.write(text=planned(plan), name="here.rpeg")
+    done = shell("check", "here.rpeg")
+    assert "tp x pp x cp x dp = 2, the pool `all` has 4 GPUs: write dp=4" in done.err
