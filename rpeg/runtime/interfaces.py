@@ -72,6 +72,10 @@ class Host(Protocol):
         """Adds to a metric of this step."""
         ...
 
+    def note(self, topic: str, text: str) -> None:
+        """Has process 0 print `note: topic: text` after this step, the first of each topic only."""
+        ...
+
     def share_with_replicas(self, value: T) -> T:
         """The value of the process that leads this one's share. Collective."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rpeg.runtime.clock import Span
@@ -20,6 +21,7 @@ class Logbook:
         self._metrics = MetricsFile(folder.metrics)
         self._trace = TraceFile(folder.trace)
         self._live: _Live | None = None
+        self._noted: set[str] = set()
 
     def rewind(self, step: int) -> None:
         """Forgets what was written past `step`."""
@@ -32,13 +34,21 @@ class Logbook:
         board = TensorBoardLog(self._folder.tensorboard, done)
         self._live = _Live(board, make_view(title, steps, done))
 
-    def write(self, line: dict[str, float], spans_by_process: list[list[Span]]) -> None:
+    def write(self, line: dict[str, float], spans_by_process: Sequence[list[Span]]) -> None:
         """One finished step."""
         self._metrics.append(line)
         self._trace.append(spans_by_process)
         if self._live is not None:
             self._live.board.append(line)
             self._live.view.show(line)
+
+    def note(self, topics: Mapping[str, str]) -> None:
+        """Shows what is said about topics that are new to this launch."""
+        fresh = {topic: text for topic, text in topics.items() if topic not in self._noted}
+        self._noted |= fresh.keys()
+        if self._live is not None:
+            for topic, text in fresh.items():
+                self._live.view.note(f"note: {topic}: {text}")
 
     def write_rollouts(self, rollouts: list[Rollout]) -> None:
         """Completions of the step at work."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import re
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rpeg.runtime.metrics import main_reward, named
 
 _SHOWN = (("loss", "loss", "{:.4f}"), ("kl", "kl", "{:.4f}"), ("length/mean", "len", "{:.1f}"))
+_FAILED = re.compile("verifier/.*/failed")
 _QUIET_SECONDS = 1.0
 """Plain lines come at most this often, save the last one and those with an evaluation."""
 
@@ -23,6 +25,10 @@ class StepView(Protocol):
 
     def show(self, line: Mapping[str, float]) -> None:
         """Shows one step's metrics."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Shows a line of text."""
         ...
 
     def close(self) -> None:
@@ -69,6 +75,10 @@ class PlainView:
             text = f"step {int(line['step'])}/{self._steps}  {format_figures(line)}  eta {eta}"
             self._console.print(text, highlight=False, soft_wrap=True)
 
+    def note(self, text: str) -> None:
+        """Prints a line."""
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
     def close(self) -> None:
         """Nothing to put back."""
 
@@ -100,6 +110,10 @@ class LiveView:
         for name, value in named(line, "eval/"):
             self._progress.console.print(f"step {step}  {name} {value:.4f}", highlight=False)
 
+    def note(self, text: str) -> None:
+        """Prints a line above the bar."""
+        self._progress.console.print(text, highlight=False, markup=False)
+
     def close(self) -> None:
         """Stops the live display."""
         self._progress.stop()
@@ -111,6 +125,9 @@ def format_figures(line: Mapping[str, float]) -> str:
     if reward := main_reward(line):
         parts.append(f"reward {line[reward]:.3f}")
     parts += [f"{label} {form.format(line[name])}" for name, label, form in _SHOWN if name in line]
+    failed = sum(n for name, n in line.items() if _FAILED.fullmatch(name))
+    if failed:
+        parts.append(f"failed {failed:.0f}")
     if "tokens_per_s" in line:
         parts.append(f"{line['tokens_per_s']:,.0f} tok/s")
     parts += [f"{name} {value:.3f}" for name, value in named(line, "eval/")]

@@ -93,6 +93,7 @@ class Run:
         self._parts: list[Part] = []
         self._stop_requested = False
         self._keep: int | None = None
+        self._notes: dict[str, str] = {}
         self._logbook = Logbook(folder) if world.rank() == 0 else None
         self.attach("run", self)
 
@@ -138,6 +139,10 @@ class Run:
     def log(self, name: str, value: float, weight: float = 1.0, how: How = "mean") -> None:
         """Adds to a metric of this step; see `rpeg.runtime.metrics`."""
         self.metrics.add(name, value, weight, how)
+
+    def note(self, topic: str, text: str) -> None:
+        """Has process 0 print `note: topic: text` after this step, the first of each topic only."""
+        self._notes.setdefault(topic, text)
 
     def share_with_replicas(self, value: T) -> T:
         """The value of the process that leads this one's share: replicas agree. Collective."""
@@ -235,9 +240,11 @@ class Run:
         values = self.metrics.merge(shard=self.data_parallel[0])
         if "tokens" in values:
             values["tokens_per_s"] = values["tokens"] / seconds
-        spans = world.gather(self.clock.spans())
+        spans, notes = zip(*world.gather((self.clock.spans(), self._notes)), strict=True)
         self.step += 1
         if self._logbook is not None:
+            for topics in notes:
+                self._logbook.note(topics)
             self._logbook.write({"step": self.step, "seconds": seconds, **values}, spans)
         if self._keep is not None:
             checkpoint.save(self.folder.checkpoints, self.step, self._parts, self._keep)

@@ -7,7 +7,7 @@ to it, and a resumed run drops the events past its checkpoint. Each process is o
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ class TraceFile:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def append(self, spans_by_process: list[list[Span]]) -> None:
+    def append(self, spans_by_process: Sequence[list[Span]]) -> None:
         """Adds the stages of one step, one list a process."""
         if not self.path.exists():
             self._write([])

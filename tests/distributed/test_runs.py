@@ -92,6 +92,7 @@ def test_two_copies_of_one_share(folder: Path) -> None:
     done = torchrun(folder, DP="1")
     assert done.returncode == 0, done.stderr
     check_run(folder)
+    assert done.stdout.count("note: verifier correct: ValueError: seven\n") == 1
 
 
 def test_a_failure_is_one_line_from_one_process(folder: Path) -> None:

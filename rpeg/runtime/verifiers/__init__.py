@@ -30,7 +30,8 @@ _MAX_WORKERS = 8
 class Verifier:
     """Scores completions.
 
-    A call that raises, hangs or dies scores 0 and counts in `verifier/<name>/failed`.
+    A call that raises, hangs or dies scores 0 and counts in `verifier/<name>/failed`; the first
+    one of a run is noted.
     """
 
     def __init__(
@@ -73,6 +74,8 @@ class Verifier:
                 f"verifier `{self.name}` failed on all {len(failed)} responses; "
                 f"the first: {failed[0].reason}"
             )
+        if failed:
+            self._run.note(f"verifier {self.name}", failed[0].reason)
         self._run.log(f"verifier/{self.name}/failed", len(failed), how="sum")
         return [0.0 if isinstance(outcome, Failed) else outcome for outcome in outcomes]
 

@@ -65,6 +65,8 @@ def test_figures_of_a_step() -> None:
     assert format_figures(LINE) == (
         "reward 0.412  loss -0.0123  len 6.1  1,234 tok/s  heldout 0.333"
     )
+    failed = {"verifier/a/failed": 1.0, "verifier/b/failed": 2.0, "loss": 1.0}
+    assert format_figures(failed) == "loss 1.0000  failed 3"
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(44.6, "45s"), (80, "1m20s"), (11100, "3h05m")])
