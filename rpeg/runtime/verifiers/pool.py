@@ -27,6 +27,8 @@ Call = tuple[str, str, str | None, dict[str, object]]
 
 START_SECONDS = 120.0
 """How long a worker may take to load its source."""
+_REAP_SECONDS = 5.0
+"""How long a killed worker may take to go."""
 MEMORY_BYTES = 4 << 30
 """Address space of a worker."""
 _ENVIRONMENT = {
@@ -88,8 +90,9 @@ class _Worker:
     def kill(self) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
         self.connection.close()
+        with suppress(subprocess.TimeoutExpired):  # a stuck system call must not hold up the run
+            self._process.wait(_REAP_SECONDS)
 
 
 class WorkerPool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -180,6 +182,21 @@ def test_a_worker_that_dies_between_batches_is_replaced(python_rewards: Run) -> 
     outcomes = pool.run([("p", "a", None, {}), ("p", "ab", None, {})])
     pool.close()
     assert outcomes == [Failed("the worker process died"), 2.0]
+
+
+def test_workers_end_with_the_process_that_started_them(python_rewards: Run) -> None:
+    root = str(python_rewards.root)
+    program = (
+        "from pathlib import Path; from rpeg.runtime.verifiers.pool import WorkerPool\n"
+        f"pool = WorkerPool({SOURCE!r}, root=Path({root!r}), size=2, seconds=1)\n"
+        "print(pool.run([('p', text, None, {}) for text in ('raise', 'hang', 'none')]))\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[4])}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True, timeout=50
+    )  # returns once nobody holds its output any more, so before a hung call would
+    assert done.stdout.count("Failed(") == 3
 
 
 def test_a_whole_batch_of_failures_stops_the_run(
