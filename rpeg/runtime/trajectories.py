@@ -8,7 +8,7 @@ the order of the trajectories.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ class Row:
     """The demonstration, for supervised rows only."""
     metadata: dict[str, object] | None = None
     """Whatever else the row holds; handed to reward functions unchanged."""
-    place: str = "a prompt"
+    place: str = field(default="a prompt", compare=False)
     """Where it is written, for messages: `rows.jsonl:12`."""
 
 

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 LAYERS = (
-    {"resources"},
+    {"resources", "lifetime"},
     {"ir"},
     {"frontend"},
     {"cost"},
@@ -66,7 +66,7 @@ def allowed(importer: str, target: str) -> bool:
         shared = (f"rpeg.runtime.{name}." for name in SHARED_WITH_INTERP)
         return above == "tools" or (above == "interp" and f"{target}.".startswith(tuple(shared)))
     if above == "runtime":
-        return below == "resources"
+        return below in LAYERS[0]
     return RANK[below] < RANK[above]
 
 
