@@ -41,6 +41,11 @@ class World:
     def log(self, name: str, value: float, weight: float = 1.0, how: str = "mean") -> None:
         """Adds to a figure of this step."""
         self.logged[name] = self.logged.get(name, 0.0) + value
+        self.notes: dict[str, str] = {}
+
+    def note(self, topic: str, text: str) -> None:
+        """Keeps the first remark of each topic."""
+        self.notes.setdefault(topic, text)
 
     def share_with_replicas(self, value: T) -> T:
         """There are no replicas."""
