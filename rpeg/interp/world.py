@@ -34,6 +34,8 @@ class World:
     leads_shard: bool = True
     logged: dict[str, float] = field(default_factory=dict)
     """What verifiers report in the current step, summed."""
+    notes: dict[str, str] = field(default_factory=dict)
+    """The first remark of each topic."""
 
     def attach(self, name: str, part: Any) -> None:
         """Nothing is saved: a run starts at step 0."""
@@ -41,7 +43,6 @@ class World:
     def log(self, name: str, value: float, weight: float = 1.0, how: str = "mean") -> None:
         """Adds to a figure of this step."""
         self.logged[name] = self.logged.get(name, 0.0) + value
-        self.notes: dict[str, str] = {}
 
     def note(self, topic: str, text: str) -> None:
         """Keeps the first remark of each topic."""
