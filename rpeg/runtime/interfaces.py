@@ -14,7 +14,9 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from torch import Tensor
 
+from rpeg.runtime.shape import ModelShape
 from rpeg.runtime.terms import LossTerm
+from rpeg.runtime.tokenizer import Tokenizer
 from rpeg.runtime.trajectories import Prompts, Trajectories
 
 NamedTensors = Iterator[tuple[str, Tensor]]
@@ -78,6 +80,29 @@ class Host(Protocol):
 
     def share_with_replicas(self, value: T) -> T:
         """The value of the process that leads this one's share. Collective."""
+        ...
+
+
+class SeededHost(Host, Protocol):
+    """What an engine asks of the run around it."""
+
+    @property
+    def seed(self) -> int:
+        """Of every draw."""
+        ...
+
+
+class Sampled(Protocol):
+    """A model as its engine sees it."""
+
+    @property
+    def shape(self) -> ModelShape:
+        """Its architecture."""
+        ...
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Its tokenizer."""
         ...
 
 

@@ -5,7 +5,6 @@ log-probs.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -15,13 +14,9 @@ from rpeg.runtime.engine.decoding import Decoding, Sampling, chunks
 from rpeg.runtime.engine.weights import checksum
 from rpeg.runtime.errors import GenerationFailure, WeightMismatch
 from rpeg.runtime.groups import Groups, device
-from rpeg.runtime.interfaces import WeightRegister
+from rpeg.runtime.interfaces import Sampled, SeededHost, WeightRegister
 from rpeg.runtime.tokenizer import Tokenizer
 from rpeg.runtime.trajectories import Prompts, Row, Trajectories
-
-if TYPE_CHECKING:
-    from rpeg.runtime.run import Run
-    from rpeg.runtime.trainer import Model
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
@@ -29,7 +24,7 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 class EmbeddedEngine:
     """Samples with whole weights on every process; each data-parallel share its own prompts."""
 
-    def __init__(self, run: Run, model: Model, *, groups: Groups) -> None:
+    def __init__(self, run: SeededHost, model: Sampled, *, groups: Groups) -> None:
         self.run = run
         self.shape = model.shape
         self.tokenizer: Tokenizer = model.tokenizer

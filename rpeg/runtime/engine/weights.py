@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from rpeg.runtime.interfaces import NamedTensors, WeightSource
+from rpeg.runtime.interfaces import Host, NamedTensors, WeightSource
 
 if TYPE_CHECKING:
-    from rpeg.runtime.run import Run
-    from rpeg.runtime.trainer import Trainer
+    from rpeg.runtime.export import Exportable
 
 
 def checksum(tensors: Iterable[tuple[str, Tensor]]) -> str:
@@ -31,7 +30,7 @@ def checksum(tensors: Iterable[tuple[str, Tensor]]) -> str:
 class LatestWeights:
     """The newest published weights of one model, whole, on every process."""
 
-    def __init__(self, run: Run, model: Trainer) -> None:
+    def __init__(self, run: Host, model: Exportable) -> None:
         self.run = run
         self.name = model.name
         self.version = -1
