@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -10,10 +11,10 @@ from torch import Tensor
 from rpeg.runtime import world
 from rpeg.runtime.data import DemoData, PromptData
 from rpeg.runtime.interfaces import Engine, Host
-from rpeg.runtime.trajectories import Demos, Prompts
+from rpeg.runtime.trajectories import Demos, Prompts, Trajectories
 from rpeg.runtime.verifiers import Verifier
 
-_CHUNK = 256
+CHUNK = 256
 """Completions, or demonstrations, that a process works on at once."""
 
 
@@ -44,21 +45,30 @@ def evaluate(
     Logged as `eval/<name>`; the same on every process. Collective.
     """
     prompts, counted = data.all(limit)
-    total, chunk = torch.zeros(2, dtype=torch.float64), max(1, _CHUNK // n)
     with data.run.clock.stage(f"eval_{name}"):
-        for first in range(0, len(prompts.rows), chunk):
-            part = slice(first, first + chunk)
-            y, _ = engine.generate(
-                Prompts(prompts.rows[part], prompts.ordinals[part]),
-                n=n,
-                max_tokens=max_tokens,
-                temperature=temperature,
-                max_turns=max_turns,
-                seed=seed,
-            )
-            scores = verifier.score(y)[: n * max(0, counted - first)]
-            total += _sum_and_count(scores, torch.ones_like(scores))
+        parts = in_parts(
+            engine,
+            prompts,
+            n=n,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            max_turns=max_turns,
+            seed=seed,
+        )
+        scores = torch.cat([verifier.score(y) for y, _ in parts])[: n * counted]
+    total = _sum_and_count(scores, torch.ones_like(scores))
     return _log_mean(data.run, name, total)
+
+
+def in_parts(
+    engine: Engine, prompts: Prompts, *, n: int, **settings: Any
+) -> Iterator[tuple[Trajectories, Tensor]]:
+    """`engine.generate` on all prompts, so many at a time that memory stays bounded."""
+    size = max(1, CHUNK // n)
+    for first in range(0, len(prompts.rows), size):
+        part = slice(first, first + size)
+        few = Prompts(prompts.rows[part], prompts.ordinals[part])
+        yield engine.generate(few, n=n, **settings)
 
 
 def evaluate_loss(
@@ -68,8 +78,8 @@ def evaluate_loss(
     everything, counted = demos.all(limit)
     total = torch.zeros(2, dtype=torch.float64)
     with demos.run.clock.stage(f"eval_{name}"):
-        for first in range(0, len(everything.rows), _CHUNK):
-            part = slice(first, first + _CHUNK)
+        for first in range(0, len(everything.rows), CHUNK):
+            part = slice(first, first + CHUNK)
             nll, tokens = trainer.demo_nll(Demos(everything.rows[part], everything.ordinals[part]))
             kept = max(0, counted - first)
             total += _sum_and_count(nll[:kept], tokens[:kept])

@@ -45,6 +45,11 @@ class ModelSource:
             )
         return tokenizer
 
+    @property
+    def has_weights(self) -> bool:
+        """Whether the folder holds weights, rather than a shape only."""
+        return bool(self._files)
+
     def read(self, name: str) -> Tensor:
         """The whole tensor of a Hugging Face name, float32; a new value head is zero.
 
@@ -52,9 +57,16 @@ class ModelSource:
         """
         if not self._files or (name == _HEAD and name not in self._files):
             return fresh(name, self._shapes[name], self.shape.init_std, self.seed)
+        return self.stored(name).float()
+
+    def stored(self, name: str) -> Tensor:
+        """The whole tensor of a Hugging Face name, of the type that the file has.
+
+        Raises ModelFailure without such a weight, or if it has another shape.
+        """
         if name not in self._files:
             raise ModelFailure(f"{self.folder} has no weight {name}: it isn't {self.shape.family}")
-        tensor = _load(self._files[name], name).float()
+        tensor = _load(self._files[name], name)
         if tuple(tensor.shape) != self._shapes[name]:
             raise ModelFailure(
                 f"{self.folder}: {name} has shape {tuple(tensor.shape)}, "
