@@ -51,7 +51,7 @@ def _write(weights: dict[str, torch.Tensor], source: Path, target: Path) -> None
 
     if target.exists() and not (target / "config.json").exists():
         raise ModelFailure(
-            f"export target {target} exists and is no model folder; choose another `to`"
+            f"export target {target} exists and is no model folder; choose another folder"
         )
     temporary = empty_folder(target.with_name(f".{target.name}.tmp"))
     save_torch_state_dict(weights, temporary)

@@ -19,8 +19,9 @@ class PassRates:
     n: int
     mean: float
     """Mean reward over all completions: mean@n."""
-    standard_error: float
-    """Of the mean over prompts; completions of one prompt are no independent draws. Nan for one."""
+    standard_error: float | None
+    """Of the mean, over prompts: completions of one prompt are no independent draws. None for one
+    prompt."""
     pass_at: dict[int, float]
     """k -> probability that at least one of k completions passes, for k = 1, 2, 4, ... and n."""
 
@@ -35,7 +36,7 @@ def pass_rates(rewards: Tensor) -> PassRates:
         prompts=prompts,
         n=n,
         mean=float(means.mean()),
-        standard_error=float(means.std()) / math.sqrt(prompts) if prompts > 1 else math.nan,
+        standard_error=float(means.std()) / math.sqrt(prompts) if prompts > 1 else None,
         pass_at={k: sum(pass_at_k(n, c, k) for c in passed) / prompts for k in sizes},
     )
 

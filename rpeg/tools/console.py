@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,6 +94,35 @@ def refuse(source: Source, problems: Iterable[tuple[Position, str]]) -> None:
 
 def positive(text: str) -> int:
     """A whole number of at least 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, not {text}")
+    return _whole(text, 1)
+
+
+def natural(text: str) -> int:
+    """A whole number of at least 0."""
+    return _whole(text, 0)
+
+
+def _whole(text: str, least: int) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least {least}, not {text}")
     return int(text)
+
+
+def temperature(text: str) -> float:
+    """A finite number of at least 0."""
+    return _number(text, "a number of at least 0", lambda value: 0 <= value < math.inf)
+
+
+def probability(text: str) -> float:
+    """A number above 0 and at most 1."""
+    return _number(text, "a number above 0 and at most 1", lambda value: 0 < value <= 1)
+
+
+def _number(text: str, what: str, allowed: Callable[[float], bool]) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not allowed(value):
+        raise argparse.ArgumentTypeError(f"expected {what}, not {text}")
+    return value

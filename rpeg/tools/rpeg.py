@@ -11,7 +11,10 @@ from collections.abc import Sequence
 import rpeg
 from rpeg.tools.console import Failure, Reported
 
-COMMANDS = ("run", "check", "compile", "launch", "fmt", "rollouts", "report")
+COMMANDS = (
+    *("run", "check", "compile", "launch", "fmt"),
+    *("rollouts", "report", "generate", "eval", "export"),
+)
 """Each is a module of rpeg.tools.commands."""
 
 EPILOG = """\

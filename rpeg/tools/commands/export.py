@@ -1,0 +1,45 @@
+"""`rpeg export`: a trained model as a Hugging Face folder."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rpeg.tools.console import OK, Failure
+from rpeg.tools.models import model_arguments, opened, runtime_failures
+
+if TYPE_CHECKING:
+    from rpeg.runtime.saved import SavedModel
+
+HELP = "write a trained model as a Hugging Face folder"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    model_arguments(parser)
+    parser.add_argument(
+        "-o", "--out", required=True, type=Path, metavar="DIR", help="folder to write"
+    )
+    parser.add_argument("--force", action="store_true", help="replace a model that is there")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Exports the model, whole or not at all."""
+    out: Path = options.out
+    if not options.force and out.is_dir() and any(out.iterdir()):
+        raise Failure(f"{out} isn't empty: choose another folder, or --force to replace a model")
+    with runtime_failures():
+        model = opened(options)
+        _write(model, out.resolve())
+    print(f"{out}: {model.title}, {model.shape.parameters:,} parameters")
+    return OK
+
+
+def _write(model: SavedModel, out: Path) -> None:
+    from rpeg.runtime.export import export_model
+
+    try:
+        export_model(model, out)
+    except OSError as error:
+        raise Failure(f"{error.filename}: {error.strerror}") from None
