@@ -70,7 +70,7 @@ _ROWS = (
         "",
         ("Run", "Name"),
         settings=("role", "dtype"),
-        optional=("source",),
+        optional=("source", "micro_batch"),
         keywords=("source", "groups"),
         results=("FrozenModel",),
     ),

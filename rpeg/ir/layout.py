@@ -1,7 +1,10 @@
-"""Layouts: the widths of a `par` clause (L1) or a `Layout` record (L3), and their product."""
+"""Layouts: the widths of a `par` clause (L1) or a `Layout` record (L3), their product, and which
+settings make no sense together.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 
 from rpeg.ir.attributes import RecordAttr
@@ -9,6 +12,8 @@ from rpeg.ir.settings import python_value
 
 AXES = ("tp", "pp", "cp", "dp")
 """The axes whose widths multiply to the processes of a group."""
+LARGEST_ZERO = 3
+"""Parameters, gradients and optimizer all sharded (arXiv:1910.02054)."""
 
 
 def width_of(layout: RecordAttr, axis: str) -> int:
@@ -20,3 +25,26 @@ def width_of(layout: RecordAttr, axis: str) -> int:
 def size_of(layout: RecordAttr) -> int:
     """Processes of a layout: tp x pp x cp x dp."""
     return prod(width_of(layout, axis) for axis in AXES)
+
+
+def zero_of(layout: RecordAttr) -> int:
+    """What data-parallel replicas share: 0 nothing, 1 the optimizer."""
+    return width_of(layout, "zero") if "zero" in layout.settings else 0
+
+
+def shards_sequence(layout: RecordAttr) -> bool:
+    """Whether activations are sharded along the sequence."""
+    return python_value(layout.settings.get("sp")) is True
+
+
+def contradictions(layout: RecordAttr) -> Iterator[str]:
+    """Settings that would have nothing to act on."""
+    if shards_sequence(layout) and width_of(layout, "tp") == 1:
+        yield "sp=true shards over tensor-parallel ranks: write tp=2 or more, or leave sp out"
+    vpp, zero = width_of(layout, "vpp"), zero_of(layout)
+    if vpp > 1 and width_of(layout, "pp") == 1:
+        yield f"vpp={vpp} cuts pipeline stages: write pp=2 or more, or leave vpp out"
+    if zero > LARGEST_ZERO:
+        yield f"zero={zero}: expected 0 to {LARGEST_ZERO}"
+    elif zero and width_of(layout, "dp") * width_of(layout, "cp") == 1:
+        yield f"zero={zero} shards over replicas: write dp=2 or more, or leave zero out"

@@ -13,7 +13,7 @@ from rpeg.ir import violations
 from rpeg.ir.attributes import RecordAttr
 from rpeg.ir.base import RpegOp
 from rpeg.ir.declared import declarations, place_in_file, symbol_name
-from rpeg.ir.layout import size_of, width_of
+from rpeg.ir.layout import contradictions, size_of, width_of
 from rpeg.ir.ops.effects import EvalOp
 from rpeg.ir.ops.plan import PlaceOp, PlanOp, plan_cluster
 from rpeg.ir.ops.sampling import GenerateOp
@@ -87,6 +87,7 @@ def _clause_messages(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterat
 
 def _par(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[str]:
     yield from _product(plan, place, record)
+    yield from contradictions(record)
     ep = width_of(record, "ep")
     if width_of(record, "dp") * width_of(record, "cp") % ep:
         yield f"ep={ep} does not divide dp x cp"

@@ -11,7 +11,7 @@ from xdsl.ir import Operation
 from rpeg.ir import violations
 from rpeg.ir.attributes import RecordAttr
 from rpeg.ir.declared import enclosing
-from rpeg.ir.layout import size_of, width_of
+from rpeg.ir.layout import contradictions, size_of, width_of
 from rpeg.ir.settings import python_value
 from rpeg.ir.violations import Violation
 
@@ -40,6 +40,7 @@ def layout_violations(call: CallOp) -> Iterator[Violation]:
     match call.callee.data, _layout(call), _program_layout(program):
         case "groups", RecordAttr() as layout, _ if program is not None:
             yield from _product(layout, python_value(program.properties.get("processes")))
+            yield from (Violation(t, violations.setting("layout")) for t in contradictions(layout))
         case "batch", _, RecordAttr() as layout:
             yield from _shares(layout, python_value(call.settings.get("size")))
         case _:

@@ -7,22 +7,25 @@ from xdsl.ir import Attribute, SSAValue
 
 from rpeg.ir.attributes import RecordAttr, plain
 from rpeg.ir.ops.declare import DataOp, DeclareOp, ModelOp, VerifierOp
-from rpeg.ir.ops.movement import PublishOp, clause_of, model_of
+from rpeg.ir.ops.movement import PublishOp, model_of
 from rpeg.ir.ops.sampling import GenerateOp
 from rpeg.ir.ops.step import StepOp
-from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.rrt import CallOp, class_of
+from rpeg.ir.stages import stages
 from rpeg.ir.types import TrajectoriesType
+from rpeg.passes.layouts import bound_of
 from rpeg.passes.programs import Cannot, Program
 
 
 class Declarations:
     """Makes what a program works with, before its loop."""
 
-    def __init__(self, program: Program, step: StepOp, groups: SSAValue) -> None:
+    def __init__(self, program: Program, step: StepOp, groups: Mapping[str, SSAValue]) -> None:
         self.program = program
         self.step = step
+        self.stages = list(stages(step).values())
         self.groups = groups
+        """The process groups of each model, by its name."""
 
     def one(self, op: DeclareOp) -> None:
         """The object of one declaration. Raises Cannot and NotHere."""
@@ -46,7 +49,7 @@ class Declarations:
         trainer = program.declared(model)
         register = program.call(op, "LatestWeights", program.run, trainer)
         engine = program.call(
-            op, "EmbeddedEngine", program.run, trainer, keywords={"groups": self.groups}
+            op, "EmbeddedEngine", program.run, trainer, keywords={"groups": self.groups[model]}
         )
         register.results[0].name_hint = f"{model}_weights"
         engine.results[0].name_hint = f"{model}_engine"
@@ -80,7 +83,7 @@ class Declarations:
         return self._frozen(op) if op.optim is None else self._trainer(op, op.optim)
 
     def _frozen(self, op: ModelOp) -> CallOp:
-        keywords = {"groups": self.groups}
+        keywords = {"groups": self.groups[op.title]}
         if op.initial is not None:
             keywords["source"] = self._initial(op, op.initial)
         return self.program.call(
@@ -93,6 +96,7 @@ class Declarations:
                 "role": op.form,
                 "dtype": op.dtype,
                 "source": op.source if op.initial is None else None,
+                "micro_batch": self._micro_batch(op),
             },
         )
 
@@ -109,13 +113,11 @@ class Declarations:
             text = "training from another model's initial weights does not compile yet"
             raise Cannot(op, f"`{op.title}`: {text}")
         assert isinstance(optimizer, RecordAttr)
-        updates = (o for o in self.step.walk() if isinstance(o, UpdateOp))
-        clause = next((clause_of(u, "mb") for u in updates if u.makes() == op.title), None)
         return self.program.call(
             op,
             "Trainer",
             self.program.run,
-            keywords={"groups": self.groups},
+            keywords={"groups": self.groups[op.title]},
             settings={
                 "name": StringAttr(op.title),
                 "role": op.form,
@@ -123,6 +125,10 @@ class Declarations:
                 "dtype": op.dtype,
                 "optimizer": RecordAttr.make("AdamW", optimizer.settings),
                 "horizon": plain(self.step.steps),
-                "micro_batch": RecordAttr.make("MicroBatch", clause.settings) if clause else None,
+                "micro_batch": self._micro_batch(op),
             },
         )
+
+    def _micro_batch(self, op: ModelOp) -> RecordAttr | None:
+        clause = bound_of(op.title, self.stages)
+        return RecordAttr.make("MicroBatch", clause.settings) if clause is not None else None

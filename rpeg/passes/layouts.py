@@ -1,4 +1,6 @@
-"""What this version compiles of a plan: one data-parallel layout, engines inside the trainer."""
+"""What this version compiles of a plan: layouts of one data-parallel width, engines inside the
+trainer.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -6,44 +8,84 @@ from xdsl.ir import Attribute, Operation
 
 from rpeg.ir.attributes import RecordAttr
 from rpeg.ir.base import RpegOp
-from rpeg.ir.ops.movement import CLAUSES, clause_of, pool_of
+from rpeg.ir.layout import size_of, width_of, zero_of
+from rpeg.ir.ops.effects import EvalLossOp
+from rpeg.ir.ops.movement import CLAUSES, clause_of, model_of, pool_of
+from rpeg.ir.ops.sampling import LogprobOp
+from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.records import CLAUSES as ROWS
 from rpeg.ir.settings import Python, python_value
+from rpeg.ir.stages import stage_name
+from rpeg.passes.layout_names import NOT_YET, layout_name
 
 Problem = tuple[Operation, str]
-WIDTHS = ("tp", "pp", "cp", "ep", "vpp", "sp", "zero")
-"""Settings of a layout that stay at their defaults."""
+Settings = Mapping[str, Attribute]
+FORWARD = ("dp", "tp", "pp", "cp", "ep", "vpp", "sp")
+"""Settings that say where weights are; the others only matter to an update."""
+PASSES_THROUGH = LogprobOp | EvalLossOp | UpdateOp
+"""Stages that run the model as it is spread over its processes; engines have it whole."""
 
 
-def the_layout(stages: Sequence[RpegOp]) -> Mapping[str, Attribute] | None:
-    """The settings of the first stage's layout; without the order of axes, which is not used."""
-    found = next((c for c in (clause_of(op, "par") for op in stages) if c is not None), None)
-    if found is None:
-        return None
-    return {name: value for name, value in found.settings.items() if name != "order"}
+# ---- which layout, and which micro-batches
+
+
+def layout_of(model: str | None, stages: Sequence[RpegOp]) -> RecordAttr | None:
+    """The layout that a model has: that of its update, else of the first stage that works with it,
+    else of the first stage of all, as without a model.
+    """
+    found = (clause_of(op, "par") for op in _working_with(model, stages))
+    return next((clause for clause in found if clause is not None), None)
+
+
+def bound_of(model: str, stages: Sequence[RpegOp]) -> RecordAttr | None:
+    """A model's bound on micro-batches: that of its update, else of its first stage with one."""
+    found = (clause_of(op, "mb") for op in _working_with(model, stages) if model_of(op) == model)
+    return next((clause for clause in found if clause is not None), None)
+
+
+def _working_with(model: str | None, stages: Sequence[RpegOp]) -> list[RpegOp]:
+    """The stages, those that tell most about a model first."""
+    if model is None:
+        return list(stages)
+    return sorted(stages, key=lambda op: (not _trains(op, model), model_of(op) != model))
+
+
+def _trains(op: RpegOp, model: str | None) -> bool:
+    return isinstance(op, UpdateOp) and op.makes() == model
+
+
+def settings_of(layout: RecordAttr) -> Settings:
+    """The settings that a program heeds: all but the order of axes."""
+    return {name: value for name, value in layout.settings.items() if name != "order"}
+
+
+def title_of(layout: RecordAttr) -> str:
+    """A layout's short name, as `--layout` takes it."""
+    held = {name: python_value(value) for name, value in settings_of(layout).items()}
+    return layout_name({n: v for n, v in held.items() if isinstance(v, int | str)})
+
+
+# ---- what does not compile
 
 
 def clause_problems(stages: Sequence[RpegOp]) -> Iterator[Problem]:
     """Clauses that check and print, but do not compile yet."""
-    layouts: list[RecordAttr] = []
+    told: set[str] = set()
     for op in stages:
         for kind in CLAUSES:
             clause = clause_of(op, kind)
-            if clause is None or (kind == "par" and clause in layouts):
-                continue
-            if kind == "par":
-                layouts.append(clause)
-            why = _refusal(op, clause, first=len(layouts) == 1)
-            if why is not None:
+            why = _refusal(op, clause, stages) if clause is not None else None
+            if why is not None and why not in told:
+                told.add(why)
                 yield op, why
 
 
-def _refusal(op: RpegOp, clause: RecordAttr, first: bool) -> str | None:
+def _refusal(op: RpegOp, clause: RecordAttr, stages: Sequence[RpegOp]) -> str | None:
     match clause.kind:
-        case "par" if not _data_parallel(clause):
-            return f"{shown(clause)}: this version compiles data-parallel layouts, par(dp=...)"
-        case "par" if not first:
-            return f"{shown(clause)}: this version compiles one layout a pipeline"
+        case "par":
+            return _not_yet(clause) or _differs(op, clause, stages)
+        case "mb":
+            return _bound_refusal(op, clause, stages)
         case "engine" if _values(clause) != {"name": "embedded"}:
             return f"{shown(clause)} does not compile yet: write engine(name=embedded)"
         case "publish" if _values(clause) != {"to": pool_of(op), "mode": "reshard"}:
@@ -56,8 +98,53 @@ def _refusal(op: RpegOp, clause: RecordAttr, first: bool) -> str | None:
             return None
 
 
-def _data_parallel(par: RecordAttr) -> bool:
-    return not any(name in WIDTHS for name in _values(par))
+def _not_yet(par: RecordAttr) -> str | None:
+    for axis in ("cp", "ep"):
+        if width_of(par, axis) > 1:
+            return f"{shown(par)}: {NOT_YET[axis]} ({axis}) does not compile yet: write {axis}=1"
+    if zero_of(par) > 1:
+        return f"{shown(par)}: sharded gradients and weights do not compile yet: write zero=1"
+    return None
+
+
+def _differs(op: RpegOp, par: RecordAttr, stages: Sequence[RpegOp]) -> str | None:
+    """A layout that does not go with the others: all have one width, each model one layout."""
+    first = layout_of(None, stages)
+    assert first is not None, "par is a clause of one of the stages"
+    for what, of in (("dp", width_of(par, "dp")), ("tp x pp x dp", size_of(par))):
+        whole = width_of(first, "dp") if what == "dp" else size_of(first)
+        if of != whole:
+            return (
+                f"{shown(par)}: all stages have one {what}, and others have {whole}: moving rows "
+                "between widths does not compile yet"
+            )
+    return _another_copy(op, par, stages)
+
+
+def _another_copy(op: RpegOp, par: RecordAttr, stages: Sequence[RpegOp]) -> str | None:
+    model = model_of(op)
+    theirs = layout_of(model, stages)
+    if not isinstance(op, PASSES_THROUGH) or theirs is None or _same(par, theirs):
+        return None
+    return (
+        f"{shown(par)}: `{model}` has {shown(theirs)}, and a second copy of its weights does not "
+        "compile yet: write the same"
+    )
+
+
+def _same(one: RecordAttr, other: RecordAttr) -> bool:
+    return all(one.settings.get(name) == other.settings.get(name) for name in FORWARD)
+
+
+def _bound_refusal(op: RpegOp, mb: RecordAttr, stages: Sequence[RpegOp]) -> str | None:
+    """Micro-batches are a model's, and of passes through it."""
+    if not isinstance(op, PASSES_THROUGH):
+        return f"{shown(mb)}: `{stage_name(op)}` has no micro-batches: leave it out"
+    model = model_of(op)
+    theirs = bound_of(model or "", stages)
+    if theirs is None or theirs == mb:
+        return None
+    return f"{shown(mb)}: `{model}` has {shown(theirs)}: write the same, or leave one out"
 
 
 def _values(clause: RecordAttr) -> dict[str, Python]:

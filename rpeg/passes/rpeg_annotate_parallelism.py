@@ -11,7 +11,8 @@ from xdsl.rewriter import InsertPoint
 
 from rpeg.ir.attributes import RecordAttr, plain
 from rpeg.ir.base import RpegOp
-from rpeg.ir.layout import size_of
+from rpeg.ir.checks import record_violations
+from rpeg.ir.layout import contradictions, size_of
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.ops.effects import EvalOp
 from rpeg.ir.ops.movement import POOL, PublishOp, RanksOp, model_of
@@ -61,6 +62,14 @@ class RpegAnnotateParallelismPass(RpegPass):
     """Pipeline stages."""
     cp: int = 1
     """Context-parallel width."""
+    vpp: int = 1
+    """Model chunks on each pipeline stage."""
+    sp: bool = False
+    """Shard activations along the sequence, over the tensor-parallel ranks."""
+    zero: int = 0
+    """1: replicas share one optimizer."""
+    recompute: str = "none"
+    """What the backward pass computes again: none, selective or full."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for pipeline in pipelines(op):
@@ -76,10 +85,21 @@ class RpegAnnotateParallelismPass(RpegPass):
     def _check(self, pipeline: PipelineOp) -> None:
         if groups_of(pipeline):
             raise PassRefused(pipeline, f"`{pipeline.title}` is already annotated: run this once")
-        widths = {"dp": self.dp, "tp": self.tp, "pp": self.pp, "cp": self.cp}
-        for name, width in widths.items():
-            if width < 1:
-                raise PassRefused(pipeline, f"{name}: expected at least 1, not {width}")
+        layout = self.layout
+        problems = [*record_violations(layout, CLAUSES["par"])]
+        messages = [p.message for p in problems] or list(contradictions(layout))
+        if messages:
+            raise PassRefused.of([(pipeline, message) for message in messages])
+
+    @property
+    def layout(self) -> RecordAttr:
+        """The layout of the options, as a `par` clause."""
+        held = (
+            *(("dp", self.dp), ("tp", self.tp), ("pp", self.pp), ("cp", self.cp)),
+            *(("vpp", self.vpp), ("sp", self.sp), ("zero", self.zero)),
+            ("recompute", self.recompute),
+        )
+        return par(**dict[str, int | bool | str](held))
 
 
 def _plan(pipeline: PipelineOp, name: str) -> PlanOp:
@@ -105,23 +125,20 @@ class FromOptions:
 
     def groups(self, pipeline: PipelineOp) -> list[RanksOp]:
         """The group `all`."""
-        o = self.options
-        ranks = RanksOp.of(ALL, 0, o.dp * o.tp * o.pp * o.cp - 1)
+        ranks = RanksOp.of(ALL, 0, size_of(self.options.layout) - 1)
         ranks.location = pipeline.location
         return [ranks]
 
     def annotate(self, stage: RpegOp) -> None:
         """The group, and the layout of the options."""
-        o = self.options
         stage.attributes[POOL] = StringAttr(ALL)
-        widths = {"dp": o.dp, "tp": o.tp, "pp": o.pp, "cp": o.cp}
-        stage.attributes["par"] = par(**widths)
+        stage.attributes["par"] = self.options.layout
 
 
-def par(**widths: int) -> RecordAttr:
-    """A layout: the defaults of the clause with these widths."""
+def par(**given: int | bool | str) -> RecordAttr:
+    """A layout: the defaults of the clause with these settings."""
     row = CLAUSES["par"]
-    held = {n: plain(widths[n]) if n in widths else s.default for n, s in row.settings.items()}
+    held = {n: plain(given[n]) if n in given else s.default for n, s in row.settings.items()}
     return RecordAttr.make("par", {n: v for n, v in held.items() if v is not None})
 
 

@@ -1,7 +1,7 @@
 """`rpeg-lower-to-programs`: from L2 to L3, one program for each process group."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -13,7 +13,7 @@ from xdsl.rewriter import InsertPoint
 
 from rpeg.ir.attributes import SOURCE_HASH, RecordAttr, plain
 from rpeg.ir.base import RpegOp
-from rpeg.ir.ops.declare import DeclareOp, PipelineOp
+from rpeg.ir.ops.declare import DeclareOp, ModelOp, PipelineOp
 from rpeg.ir.ops.movement import PublishOp, RanksOp
 from rpeg.ir.ops.regions import EveryOp
 from rpeg.ir.ops.sampling import GenerateOp
@@ -23,7 +23,7 @@ from rpeg.ir.rsched import SequenceOp, labelled
 from rpeg.ir.stages import stages
 from rpeg.passes.base import PassRefused, RpegPass, erase, pipelines, step
 from rpeg.passes.declarations import Declarations
-from rpeg.passes.layouts import clause_problems, the_layout
+from rpeg.passes.layouts import clause_problems, layout_of, settings_of, title_of
 from rpeg.passes.programs import Cannot, NotHere, Program, lower, publish, report
 
 Lowered = TypeVar("Lowered", bound=Operation)
@@ -110,19 +110,34 @@ class ProgramGen:
 
     # ---- what exists
 
-    def _groups(self, program: Program, group: RanksOp) -> SSAValue:
+    def _groups(self, program: Program, group: RanksOp) -> Mapping[str, SSAValue]:
+        """The process groups of each model, by its name: models of one layout share them."""
+        layouts = self._layouts()
+        made: dict[RecordAttr, SSAValue] = {}
+        for layout in layouts.values():
+            if layout not in made:
+                record = {"layout": RecordAttr.make("Layout", settings_of(layout))}
+                call = program.call(group, "groups", receiver=program.run, settings=record)
+                made[layout] = call.results[0]
+        for layout, value in made.items():
+            value.name_hint = f"groups_{title_of(layout)}" if len(made) > 1 else "groups"
+        return {model: made[layout] for model, layout in layouts.items()}
+
+    def _layouts(self) -> Mapping[str, RecordAttr]:
+        """The layout of each model that the program makes."""
         placed = list(stages(self.pipeline).values())
         self.problems += clause_problems(placed)
-        layout = the_layout(placed)
-        if layout is None:
-            text = "no stage has a layout: run rpeg-annotate-parallelism first"
-            raise PassRefused(self.pipeline, text)
-        record = {"layout": RecordAttr.make("Layout", layout)}
-        made = program.call(group, "groups", receiver=program.run, settings=record)
-        made.results[0].name_hint = "groups"
-        return made.results[0]
+        found: dict[str, RecordAttr] = {}
+        for op in self.pipeline.body.block.ops:
+            if isinstance(op, ModelOp) and op.used():
+                layout = layout_of(op.title, placed)
+                if layout is None:
+                    text = "no stage has a layout: run rpeg-annotate-parallelism first"
+                    raise PassRefused(self.pipeline, text)
+                found[op.title] = layout
+        return found
 
-    def _declare(self, program: Program, groups: SSAValue) -> None:
+    def _declare(self, program: Program, groups: Mapping[str, SSAValue]) -> None:
         declarations = Declarations(program, self.step, groups)
         for op in self.pipeline.body.block.ops:
             if isinstance(op, DeclareOp) and op.used():

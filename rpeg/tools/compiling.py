@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -13,19 +14,19 @@ from xdsl.passes import ModulePass, PassPipeline
 
 from rpeg.frontend import Loaded, load
 from rpeg.frontend.overrides import parse_overrides
-from rpeg.ir.diagnostics import Diagnostic, DiagnosticsError, Position, Severity
-from rpeg.ir.ops.declare import DataOp, DeclareOp, ModelOp, PipelineOp
+from rpeg.ir.diagnostics import Diagnostic, DiagnosticsError, Position
+from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.parse import parse_module
 from rpeg.ir.sources import Sources, position_of
 from rpeg.ir.verify import diagnose
-from rpeg.ir.violations import setting
 from rpeg.lowering.package import programs
 from rpeg.passes import PASSES
 from rpeg.passes.base import PassRefused, pipelines
+from rpeg.passes.layout_names import LayoutNameError, parse_layout
 from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass
 from rpeg.planner.default import default_processes
-from rpeg.resources import resource
 from rpeg.tools.console import USAGE, Failure, Reported, Source, refuse, report
+from rpeg.tools.sources import fit_problems, source_problems
 
 SIMPLIFY = "rpeg-canonicalize,rpeg-eliminate-old-logprob,rpeg-eliminate-reference"
 LOWER = "rpeg-schedule,rpeg-lower-to-programs"
@@ -38,6 +39,8 @@ class Choice:
     sets: Sequence[str] = ()
     plan: str | None = None
     processes: int | None = None
+    layout: str | None = None
+    """A layout's name, such as `tp2sp`; instead of a plan or a number of processes."""
     allow_python: bool = False
     needs_files: bool = False
     """Its relative sources must be here: it runs here."""
@@ -73,14 +76,35 @@ def no_gpus() -> int:
 def compile_text(source: Source, choice: Choice, gpus: Callable[[], int] = no_gpus) -> ModuleOp:
     """The verified L3 module of a `.rpeg` text; `gpus` is asked if it matters. Raises Failure."""
     module, pipeline, sources = one_pipeline(source, choice.sets)
-    report(source_problems(pipeline, sources, source, choice), source)
-    if choice.plan is not None:
-        layout = RpegAnnotateParallelismPass(plan=choice.plan)
-    else:
-        count = choice.processes or default_processes(pipeline, gpus(), _cores())
-        layout = RpegAnnotateParallelismPass(dp=count)
-    run_passes(module, [*_passes(SIMPLIFY), layout, *_passes(LOWER)], source)
+    placing = _placing(pipeline, choice, gpus)
+    problems = source_problems(
+        pipeline,
+        sources,
+        source,
+        allow_python=choice.allow_python,
+        needs_files=choice.needs_files,
+    )
+    report(problems, source)
+    run_passes(module, [*_passes(SIMPLIFY), placing], source)
+    report(fit_problems(pipeline, sources, source), source)
+    run_passes(module, _passes(LOWER), source)
     return module
+
+
+def _placing(
+    pipeline: PipelineOp, choice: Choice, gpus: Callable[[], int]
+) -> RpegAnnotateParallelismPass:
+    """The pass that takes the chosen layout, or the one for this machine. Raises Failure."""
+    if choice.plan is not None:
+        return RpegAnnotateParallelismPass(plan=choice.plan)
+    if choice.layout is not None:
+        try:
+            settings: dict[str, Any] = parse_layout(choice.layout)
+        except LayoutNameError as error:
+            raise Failure(str(error), USAGE) from None
+        return RpegAnnotateParallelismPass(**settings)
+    count = choice.processes or default_processes(pipeline, gpus(), _cores())
+    return RpegAnnotateParallelismPass(dp=count)
 
 
 def _cores() -> int:
@@ -105,36 +129,6 @@ def run_passes(module: ModuleOp, passes: Sequence[ModulePass], source: Source) -
         broken = [d for d in diagnose(module, Sources(source.name)) if d.severity == "error"]
         if broken:
             report(broken, source)
-
-
-def source_problems(
-    pipeline: PipelineOp, sources: Sources, source: Source, choice: Choice
-) -> Iterator[Diagnostic]:
-    """User code that is not allowed; files that are not here, which matters where it runs here."""
-    missing_is: Severity = "error" if choice.needs_files else "warning"
-    for op in pipeline.body.block.ops:
-        if not isinstance(op, DeclareOp) or op.uri is None:
-            continue
-        at = sources.position(op, setting("source"))
-        if op.uri.startswith("python:") and not choice.allow_python:
-            text = "user code runs only with --allow-python: read it first"
-            yield Diagnostic(at, text, "error", source.name)
-        elif ":" not in op.uri and isinstance(op, DataOp | ModelOp):
-            missing = _missing(source, op.uri)
-            if missing is not None:
-                yield Diagnostic(at, missing, missing_is, source.name)
-
-
-def _missing(source: Source, uri: str) -> str | None:
-    """Why a path is not found, and what would be; None if it is there or shipped with rpeg."""
-    path = source.folder / uri
-    shipped = resource("models")
-    if path.exists() or (uri.startswith("models/") and (shipped.parent / uri).exists()):
-        return None
-    if uri.startswith("models/"):
-        names = ", ".join(sorted(f"models/{p.name}" for p in shipped.iterdir() if p.is_dir()))
-        return f"there is no folder {path}, and no shipped model of this name; shipped: {names}"
-    return f"there is no {path}: sources without a scheme are paths relative to the pipeline's file"
 
 
 def load_programs(source: Source) -> ModuleOp:

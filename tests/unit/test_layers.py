@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 LAYERS = (
-    {"resources", "lifetime"},
+    {"resources", "lifetime", "fit"},
     {"ir"},
     {"frontend"},
     {"cost"},
@@ -31,6 +31,8 @@ SHARED_WITH_INTERP = (
     "engine.philox",
     "losses",
     "model_source",
+    "oracle",
+    "recording",
     "tokenizer",
     "trajectories",
     "verifiers",

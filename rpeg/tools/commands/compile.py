@@ -41,6 +41,11 @@ def layout_arguments(parser: argparse.ArgumentParser) -> None:
         help="data-parallel processes (default: this machine's)",
     )
     where.add_argument("--plan", metavar="NAME", help="a plan of the file")
+    where.add_argument(
+        "--layout",
+        metavar="NAME",
+        help="one layout for all: tp2sp, pp2vpp2, dp2zero1, ... (docs/plans.md)",
+    )
     parser.add_argument(
         "--allow-python",
         action="store_true",
@@ -50,7 +55,14 @@ def layout_arguments(parser: argparse.ArgumentParser) -> None:
 
 def choice_of(options: argparse.Namespace, needs_files: bool = False) -> Choice:
     """What the options say of the layout."""
-    return Choice(options.set, options.plan, options.processes, options.allow_python, needs_files)
+    return Choice(
+        sets=options.set,
+        plan=options.plan,
+        processes=options.processes,
+        layout=options.layout,
+        allow_python=options.allow_python,
+        needs_files=needs_files,
+    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,0 +1,45 @@
+"""Which layouts split a model evenly: what the compiler asks where it finds the model's folder, and
+the runtime wherever it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What of a decoder-only transformer is split: `layers` over pipeline chunks, the others over
+    tensor-parallel ranks.
+    """
+
+    layers: int
+    heads: int
+    kv_heads: int
+    ffn: int
+    """Columns of the MLP."""
+
+    @staticmethod
+    def of_config(config: Mapping[str, Any]) -> Counts:
+        """From a Hugging Face `config.json`. Raises KeyError for one of another kind."""
+        heads = config["num_attention_heads"]
+        return Counts(
+            layers=config["num_hidden_layers"],
+            heads=heads,
+            kv_heads=config.get("num_key_value_heads") or heads,
+            ffn=config["intermediate_size"],
+        )
+
+
+def misfits(counts: Counts, *, tp: int, pp: int, vpp: int) -> Iterator[str]:
+    """Why the layout can't split the model evenly: one line for each count that does not divide."""
+    for count, what, width, axis in (
+        (counts.heads, "attention heads", tp, f"tp={tp}"),
+        (counts.kv_heads, "key-value heads", tp, f"tp={tp}"),
+        (counts.ffn, "columns of the MLP", tp, f"tp={tp}"),
+        (counts.layers, "layers", pp * vpp, f"pp={pp}" if vpp == 1 else f"pp={pp} x vpp={vpp}"),
+    ):
+        if count % width:
+            yield f"{count} {what} can't be split {width} ways ({axis}): write a divisor"

@@ -1,0 +1,84 @@
+"""Sources of a pipeline as this machine has them: files that are missing, models that do not fit
+their layout.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from rpeg.fit import Counts, misfits
+from rpeg.ir.diagnostics import Diagnostic, Severity
+from rpeg.ir.layout import width_of
+from rpeg.ir.ops.declare import DataOp, DeclareOp, ModelOp, PipelineOp
+from rpeg.ir.sources import Sources
+from rpeg.ir.stages import stages
+from rpeg.ir.violations import setting
+from rpeg.passes.layouts import layout_of
+from rpeg.resources import resource
+from rpeg.tools.console import Source
+
+
+def source_problems(
+    pipeline: PipelineOp,
+    sources: Sources,
+    source: Source,
+    *,
+    allow_python: bool,
+    needs_files: bool,
+) -> Iterator[Diagnostic]:
+    """User code that is not allowed; files that are not here, which matters where it runs here."""
+    missing_is: Severity = "error" if needs_files else "warning"
+    for op in pipeline.body.block.ops:
+        if not isinstance(op, DeclareOp) or op.uri is None:
+            continue
+        at = sources.position(op, setting("source"))
+        if op.uri.startswith("python:") and not allow_python:
+            text = "user code runs only with --allow-python: read it first"
+            yield Diagnostic(at, text, "error", source.name)
+        elif ":" not in op.uri and isinstance(op, DataOp | ModelOp):
+            missing = _missing(source, op.uri)
+            if missing is not None:
+                yield Diagnostic(at, missing, missing_is, source.name)
+
+
+def _missing(source: Source, uri: str) -> str | None:
+    """Why a path is not found, and what would be; None if it is there or shipped with rpeg."""
+    path = _found(source, uri)
+    if path.exists():
+        return None
+    if uri.startswith("models/"):
+        folders = (p.name for p in resource("models").iterdir() if p.is_dir())
+        names = ", ".join(f"models/{name}" for name in sorted(folders))
+        return f"there is no folder {path}, and no shipped model of this name; shipped: {names}"
+    return f"there is no {path}: sources without a scheme are paths relative to the pipeline's file"
+
+
+def _found(source: Source, uri: str) -> Path:
+    """The path that a source without a scheme means, whether or not it is there."""
+    path, shipped = source.folder / uri, resource("models").parent / uri
+    return shipped if uri.startswith("models/") and shipped.exists() and not path.exists() else path
+
+
+def fit_problems(pipeline: PipelineOp, sources: Sources, source: Source) -> Iterator[Diagnostic]:
+    """Models that their layouts can't split, as far as their folders are here."""
+    placed = list(stages(pipeline).values())
+    models = {op.title: op for op in pipeline.body.block.ops if isinstance(op, ModelOp)}
+    for op in models.values():
+        uri = op.uri if op.initial is None else models[op.initial].uri
+        counts = _counts(_found(source, uri)) if uri is not None and ":" not in uri else None
+        layout = layout_of(op.title, placed)
+        if counts is not None and layout is not None:
+            widths = {axis: width_of(layout, axis) for axis in ("tp", "pp", "vpp")}
+            for text in misfits(counts, **widths):
+                at = sources.position(op, setting("source"))
+                yield Diagnostic(at, f"`{op.title}` has {text}", "error", source.name)
+
+
+def _counts(folder: Path) -> Counts | None:
+    """What a model's configuration says; None where there is none, which its launch tells."""
+    try:
+        return Counts.of_config(json.loads((folder / "config.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
