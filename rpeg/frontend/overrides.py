@@ -25,20 +25,24 @@ _EXPECTED = (
 
 
 def parse_overrides(settings: Sequence[str]) -> dict[str, ast.Literal]:
-    """Name -> literal of each `name=value`; the last counts where a name comes twice.
+    """Name -> literal of each `name=value`.
 
     Raises:
-        DiagnosticsError: some are no `name=value` with a literal.
+        DiagnosticsError: some are no `name=value` with a literal, or set a name again.
     """
     overrides: dict[str, ast.Literal] = {}
     problems: list[Diagnostic] = []
     for number, setting in enumerate(settings, 1):
         param = _parsed(setting)
-        if isinstance(param, ast.Param):
-            overrides[param.name] = param.value
-        else:
+        if isinstance(param, Diagnostic):
             place = Position(number, max(1, param.at.column - len(_PREFIX)))
             problems.append(replace(param, at=place, file=SOURCE))
+        elif param.name in overrides:
+            both = f"{param.name}={overrides[param.name]} and {param.name}={param.value}"
+            text = f"`{param.name}` is set twice: {both}; keep one"
+            problems.append(Diagnostic(Position(number, 1), text, file=SOURCE))
+        else:
+            overrides[param.name] = param.value
     if problems:
         raise DiagnosticsError(problems)
     return overrides

@@ -64,10 +64,9 @@ def _take(folder: RunFolder, lock: FolderLock, wanted: RunRecord) -> RunRecord:
 
 def _seed() -> int:
     text = os.environ.get("RPEG_SEED", "0")
-    try:
-        return int(text)
-    except ValueError as error:
-        raise RuntimeFailure(f"RPEG_SEED must be a whole number, not `{text}`") from error
+    if not text.isdecimal():
+        raise RuntimeFailure(f"RPEG_SEED must be a whole number of at least 0, not `{text}`")
+    return int(text)
 
 
 class Run:

@@ -16,7 +16,9 @@ HELP = "check a file: every problem at once, with its place"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.add_argument("file", metavar="FILE[:PIPELINE]")
+    parser.add_argument(
+        "file", metavar="FILE[:PIPELINE]", help=".rpeg text, and which of its pipelines"
+    )
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="another value for a param"
     )

@@ -9,7 +9,7 @@ from rpeg.lowering.package import Edited, programs
 from rpeg.lowering.python import pipeline_name
 from rpeg.tools.commands.compile import choice_of, layout_arguments, write_package
 from rpeg.tools.compiling import compile_text
-from rpeg.tools.console import OK, USAGE, Failure, read
+from rpeg.tools.console import OK, USAGE, Failure, natural, read
 from rpeg.tools.launching import environment, finished, launch, need_torch, visible_gpus
 
 HELP = "train: compile for this machine, launch, show progress; resumes after a stop"
@@ -17,9 +17,11 @@ HELP = "train: compile for this machine, launch, show progress; resumes after a 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.add_argument("file", metavar="FILE[:PIPELINE]")
     parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="the run's seed (default: 0)"
+        "file", metavar="FILE[:PIPELINE]", help=".rpeg text, and which of its pipelines"
+    )
+    parser.add_argument(
+        "--seed", type=natural, default=0, metavar="N", help="the run's seed (default: 0)"
     )
     parser.add_argument(
         "--run-dir", type=Path, metavar="DIR", help="where its files go (default: runs/PIPELINE)"

@@ -31,7 +31,7 @@ def pipeline() -> ast.Pipeline:
 
 
 def test_values_replace_those_of_the_text(pipeline: ast.Pipeline) -> None:
-    overrides = parse_overrides(["lr=1", "steps = 16", 'source="run:a/b"', "steps=32"])
+    overrides = parse_overrides(["lr=1", 'source="run:a/b"', "steps = 32"])
     applied = apply_overrides(pipeline, overrides, "p.rpeg")
     assert dump_params(applied) == 'steps = 32\nlr = 1\nsource = "run:a/b"\n'
     assert [p.value.at for p in applied.params] == [p.value.at for p in pipeline.params]
@@ -57,6 +57,7 @@ def test_a_dump_can_be_given_back(pipeline: ast.Pipeline) -> None:
         ("steps=8k", 7, "`8k` is ambiguous: write 8192 or 8000"),
         (r'source="\q"', 9, r"`\q` has no meaning in a text"),
         ("steps=$n", 7, "a param holds a literal, not another param"),
+        ("lr=3e-4", 1, "`lr` is set twice: lr=2.0 and lr=3e-4; keep one"),
     ],
 )
 def test_what_is_no_setting(setting: str, column: int, message: str) -> None:

@@ -261,6 +261,14 @@ def test_processes(number: str, shell: Shell) -> None:
     assert f"expected a whole number of at least 1, not {number}" in done.err
 
 
+@pytest.mark.parametrize("command", ["run p.rpeg", "launch out", "generate tiny x"])
+@pytest.mark.parametrize("number", ["-1", "two"])
+def test_seeds(command: str, number: str, shell: Shell) -> None:
+    done = shell(*command.split(), f"--seed={number}")
+    assert done.code == 2
+    assert f"expected a whole number of at least 0, not {number}" in done.err
+
+
 # ---- check
 
 

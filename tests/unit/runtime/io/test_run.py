@@ -191,8 +191,11 @@ def test_refuses_another_number_of_processes(launch: Launch) -> None:
         start(pipeline="demo", steps=1, processes=2, source_sha256="")
 
 
-def test_refuses_a_seed_that_is_no_number(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RPEG_SEED", "one")
+@pytest.mark.parametrize("seed", ["one", "-1", ""])
+def test_refuses_a_seed_that_is_no_number(
+    seed: str, launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RPEG_SEED", seed)
     with pytest.raises(RuntimeFailure, match="RPEG_SEED"):
         launch()
 
