@@ -6,10 +6,13 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from rpeg.frontend import load
+from rpeg.ir.attributes import RecordAttr
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.rrt import CallOp, ProgramOp
+from rpeg.ir.settings import python_value
 from rpeg.ir.sources import position_of
 from rpeg.passes.base import PassRefused
+from rpeg.passes.layout_names import parse_layout
 from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass as Annotate
 from tests.unit.passes.pipelines import grpo, one, parse, place, refusals, run
 
@@ -17,6 +20,10 @@ ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "golden" / "refusals.golden"
 PASS = "rpeg-lower-to-programs"
 TO_L2 = (Annotate(dp=1), "rpeg-schedule")
+DEFAULTS = {
+    **dict.fromkeys(("dp", "tp", "pp", "cp", "ep", "vpp"), 1),
+    **{"sp": False, "zero": 0, "recompute": "none"},
+}
 
 
 def refused(text: str, *, dp: int = 1, plan: str | None = None) -> list[str]:
@@ -84,14 +91,31 @@ def test_batches_divide() -> None:
     ]
 
 
-@pytest.mark.parametrize("axis", ["tp", "pp", "cp"])
-def test_only_data_parallel_layouts(axis: str) -> None:
+@pytest.mark.parametrize(
+    ("layout", "why"),
+    [
+        (Annotate(cp=2), "cp=2): context parallelism (cp) does not compile yet: write cp=1"),
+        (Annotate(dp=2, zero=2), "zero=2): sharded gradients and weights do not compile yet: "),
+        (Annotate(dp=2, zero=3), "zero=3): sharded gradients and weights do not compile yet: "),
+    ],
+    ids=["cp", "zero2", "zero3"],
+)
+def test_axes_that_do_not_compile(layout: Annotate, why: str) -> None:
     text = grpo()
-    wide = Annotate(dp=1, tp=1 + (axis == "tp"), pp=1 + (axis == "pp"), cp=1 + (axis == "cp"))
-    assert refusals(parse(text), wide, "rpeg-schedule", PASS) == [
-        f"{place(text, 'generate(')}: par(dp=1, {axis}=2): this version compiles data-parallel "
-        "layouts, par(dp=...)"
-    ]
+    (refusal,) = refusals(parse(text), layout, "rpeg-schedule", PASS)
+    assert refusal.startswith(f"{place(text, 'generate(')}: par(dp={layout.dp}, {why}")
+
+
+@pytest.mark.parametrize("name", ["tp2sp", "pp2vpp2full", "dp2zero1selective", "dp2tp2pp2"])
+def test_layouts_reach_the_program(name: str) -> None:
+    layout = parse_layout(name)
+    module = run(parse(grpo()), Annotate(**layout), "rpeg-schedule", PASS)
+    (groups,) = called(module, "groups")
+    (record,) = groups.settings.values()
+    assert isinstance(record, RecordAttr)
+    held = {setting: python_value(value) for setting, value in record.settings.items()}
+    assert held == DEFAULTS | layout
+    assert groups.results[0].name_hint == "groups"
 
 
 def plan(y: str, actor: str = "publish(all, mode=reshard)") -> str:
@@ -148,20 +172,92 @@ def test_clauses_that_do_not_compile(y: str, actor: str, at: str, message: str) 
     assert refused(text, plan="two") == [f"{place(text, at)}: {message}"]
 
 
-def test_layouts_that_differ() -> None:
-    text = plan("par(dp=2, recompute=full)")
+def laid_out(actor: str, ref: str, lp_old: str | None = None, y: str = "par(dp=1, tp=2)") -> str:
+    """The plan with layouts of two processes, and other clauses, for the actor and the reference.
+
+    `lp_old` is a log-prob of the actor.
+    """
+    changes = {
+        "y on all, par(dp=2)": f"y on all, {y}",
+        "lp_old on all, par(dp=2)": f"lp_old on all, {lp_old or actor}",
+        "lp_ref on all, par(dp=2)": f"lp_ref on all, {ref}",
+        "actor on all, par(dp=2)": f"actor on all, {actor}",
+        "heldout_acc on all, par(dp=2)": "heldout_acc on all, par(dp=1, pp=2)",
+    }
+    text = plan("par(dp=2)")
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+def test_models_may_have_layouts_of_their_own() -> None:
+    text = laid_out("par(dp=1, tp=2, sp=true)", "par(dp=1, pp=2)")
+    module = run(parse(text), Annotate(plan="two"), "rpeg-schedule", PASS)
+    hints = [op.results[0].name_hint for op in called(module, "groups")]
+    assert hints == ["groups_tp2sp", "groups_pp2"]
+    wanted = {"Trainer": hints[0], "EmbeddedEngine": hints[0], "FrozenModel": hints[1]}
+    for callee, groups in wanted.items():
+        (made,) = called(module, callee)
+        assert made.named["groups"].name_hint == groups
+
+
+def test_a_log_prob_of_the_trained_model_need_not_say_how_it_is_trained() -> None:
+    text = laid_out("par(dp=1, tp=2, recompute=full)", "par(dp=1, tp=2)", "par(dp=1, tp=2)")
+    module = run(parse(text), Annotate(plan="two"), "rpeg-schedule", PASS)
+    hints = [op.results[0].name_hint for op in called(module, "groups")]
+    assert hints == ["groups_tp2full", "groups_tp2"]
+
+
+def test_two_copies_of_a_model_do_not_compile() -> None:
+    text = laid_out("par(dp=1, tp=2)", "par(dp=1, tp=2)", "par(dp=1, pp=2)")
     assert refused(text, plan="two") == [
-        f"{place(text, 'logprob(actor')}: par(dp=2): this version compiles one layout a pipeline"
+        f"{place(text, 'logprob(actor')}: par(dp=1, pp=2): `actor` has par(dp=1, tp=2), and a "
+        "second copy of its weights does not compile yet: write the same"
     ]
 
 
+@pytest.mark.parametrize(
+    ("ref", "what"),
+    [
+        ("par(dp=2)", "one dp, and others have 1"),
+        ("par(dp=1)", "one tp x pp x dp, and others have 2"),
+    ],
+)
+def test_widths_that_differ(ref: str, what: str) -> None:
+    text = laid_out("par(dp=1, tp=2)", ref).replace("gpus(0..1)", "cores(0..0, per_node=2)")
+    assert refused(text, plan="two") == [
+        f"{place(text, 'logprob(ref')}: {ref}: all stages have {what}: moving rows between widths "
+        "does not compile yet"
+    ]
+
+
+def called(module: ModuleOp, callee: str) -> list[CallOp]:
+    return [op for op in module.walk() if isinstance(op, CallOp) and op.callee.data == callee]
+
+
 def test_micro_batches_come_from_the_plan() -> None:
-    text = plan("par(dp=2)", "mb(tokens=512), publish(all, mode=reshard)")
+    text = laid_out("par(dp=1, tp=2), mb(tokens=512)", "par(dp=1, tp=2), mb(seqs=4)")
     module = run(parse(text), Annotate(plan="two"), "rpeg-schedule", PASS)
-    trainer = next(
-        op for op in module.walk() if isinstance(op, CallOp) and op.callee.data == "Trainer"
-    )
+    (trainer,), (frozen,) = called(module, "Trainer"), called(module, "FrozenModel")
     assert "MicroBatch, {tokens = 512 : i64}" in str(trainer.settings["micro_batch"])
+    assert "MicroBatch, {seqs = 4 : i64}" in str(frozen.settings["micro_batch"])
+
+
+def test_a_model_has_one_bound() -> None:
+    both = "par(dp=1, tp=2), mb("
+    text = laid_out(f"{both}tokens=512)", "par(dp=1, tp=2)", f"{both}seqs=4)")
+    assert refused(text, plan="two") == [
+        f"{place(text, 'logprob(actor')}: mb(seqs=4): `actor` has mb(tokens=512): write the same, "
+        "or leave one out"
+    ]
+
+
+def test_engines_have_no_micro_batches() -> None:
+    text = laid_out("par(dp=1, tp=2)", "par(dp=1, tp=2)", y="par(dp=1, tp=2), mb(seqs=4)")
+    assert refused(text, plan="two") == [
+        f"{place(text, 'generate(')}: mb(seqs=4): `y` has no micro-batches: leave it out"
+    ]
 
 
 def test_one_refusal_does_not_cause_others() -> None:

@@ -132,10 +132,56 @@ def test_a_batch_that_does_not_divide(shell: Shell) -> None:
     )
 
 
-def test_tensor_parallel_plan(shell: Shell) -> None:
-    why = "par(dp=2, tp=2): this version compiles data-parallel layouts, par(dp=...)"
-    text = grpo().removesuffix("}\n") + PLAN + "}\n"
+def test_context_parallel_plan(shell: Shell) -> None:
+    why = "par(dp=2, cp=2): context parallelism (cp) does not compile yet: write cp=1"
+    text = grpo().removesuffix("}\n") + PLAN.replace("tp=2", "cp=2") + "}\n"
     refused(shell, text, "generate(", why, *("compile", "p.rpeg", "-o", "out", "--plan", "wide"))
+
+
+@pytest.mark.parametrize("name", ["tp2sp", "dp2zero1", "pp2vpp2"])
+def test_a_layout_by_name(name: str, shell: Shell) -> None:
+    shell.write()
+    done = shell("compile", "p.rpeg", "-o", "out", "--layout", name)
+    assert done.code == 0, done.err
+    assert "out: 2 processes" in done.out
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("tq2", "`tq2` is no layout: a name is dpN, tpN, "),
+        ("cp2", "`cp2`: context parallelism (cp) does not compile yet"),
+    ],
+)
+def test_layouts_that_have_no_name(name: str, why: str, shell: Shell) -> None:
+    shell.write()
+    done = shell("compile", "p.rpeg", "-o", "out", "--layout", name)
+    assert done.code == 2
+    assert done.err.startswith(f"error: {why}")
+
+
+@pytest.mark.parametrize("other", [("--plan", "two"), ("--processes", "2")])
+def test_a_layout_is_all_there_is_to_say(other: tuple[str, str], shell: Shell) -> None:
+    shell.write()
+    done = shell("compile", "p.rpeg", "-o", "out", "--layout", "tp2", *other)
+    assert done.code == 2
+    assert "not allowed with argument" in done.err
+
+
+@pytest.mark.parametrize(
+    ("layout", "why"),
+    [
+        ("tp4", "2 key-value heads can't be split 4 ways (tp=4): write a divisor"),
+        ("pp3", "2 layers can't be split 3 ways (pp=3): write a divisor"),
+        ("pp2vpp2", "2 layers can't be split 4 ways (pp=2 x vpp=2): write a divisor"),
+    ],
+)
+def test_layouts_that_do_not_fit_the_model(layout: str, why: str, shell: Shell) -> None:
+    text = shell.write(('"tiny"', '"models/tiny-qwen2"'))
+    done = shell("compile", "p.rpeg", "-o", "out", "--layout", layout)
+    assert done.code == 1
+    for model, at in (("actor", '"models/tiny'), ("ref", "actor@0")):
+        assert f"p.rpeg:{place(text, at)}: error: `{model}`: {why}" in done.err
 
 
 def test_unknown_plan(shell: Shell) -> None:
@@ -174,6 +220,41 @@ def test_missing_model(shell: Shell) -> None:
         f"name; shipped: {shipped}"
     )
     refused(shell, text, '"models/huge', why, "run", "p.rpeg")
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "why"),
+    [
+        ("tokenizer.json", None, "tiny is no model folder: it has no tokenizer.json"),
+        (
+            "config.json",
+            "{}",
+            "tiny/config.json is no model's configuration: KeyError('model_type')",
+        ),
+        ("config.json", "[", "tiny/config.json is no model's configuration: JSONDecodeError("),
+    ],
+    ids=["no tokenizer", "no kind", "no json"],
+)
+def test_folder_that_is_no_model(file: str, text: str | None, why: str, shell: Shell) -> None:
+    path = shell.folder / "tiny" / file
+    path.unlink() if text is None else path.write_text(text)
+    for command, code, severity in (("check", 0, "warning"), ("run", 1, "error")):
+        done = shell(command, "p.rpeg")
+        assert done.code == code
+        at = place(GRPO, '"tiny"')
+        assert message(done.err).startswith(f"p.rpeg:{at}: {severity}: {shell.folder}/{why}")
+
+
+def test_unknown_tasks(shell: Shell) -> None:
+    text = shell.write(("rule:exact_match", "gym:count_down"))
+    for command in ("check", "run", "compile -o out"):
+        done = shell(*command.split(), "p.rpeg")
+        assert done.code == 1
+        at = place(text, '"gym:')
+        why = "reasoning-gym has no task `count_down`; near: `gym:countdown`"
+        assert message(done.err).startswith(f"p.rpeg:{at}: error: {why}")
+    shell.write(("rule:exact_match", "gym:countdown"))
+    assert shell("check", "p.rpeg").err == ""
 
 
 def test_sources_are_not_needed_to_compile(shell: Shell) -> None:
@@ -235,11 +316,12 @@ def test_run_takes_text(shell: Shell) -> None:
 
 
 def test_foreign_and_edited_folders(shell: Shell) -> None:
-    done = shell("compile", "p.rpeg", "-o", "tiny", "--processes", "1")
+    (shell.folder / "empty").mkdir()
+    done = shell("compile", "p.rpeg", "-o", "empty", "--processes", "1")
     assert done.code == 0, "an empty folder is taken"
-    with (shell.folder / "tiny" / "program_all.py").open("a") as file:
+    with (shell.folder / "empty" / "program_all.py").open("a") as file:
         file.write("# mine\n")
-    done = shell("compile", "p.rpeg", "-o", "tiny", "--processes", "1")
+    done = shell("compile", "p.rpeg", "-o", "empty", "--processes", "1")
     assert done.code == 1
     assert "--force to lose the edits" in done.err
     done = shell("compile", "p.rpeg", "-o", ".", "--force", "--processes", "1")
