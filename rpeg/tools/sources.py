@@ -4,6 +4,7 @@ their layout.
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +29,9 @@ def source_problems(
     allow_python: bool,
     needs_files: bool,
 ) -> Iterator[Diagnostic]:
-    """User code that is not allowed; files that are not here, which matters where it runs here."""
+    """User code that is not allowed; tasks that reasoning-gym lacks, where it is installed; files
+    that are not here, which matters where it runs here.
+    """
     missing_is: Severity = "error" if needs_files else "warning"
     for op in pipeline.body.block.ops:
         if not isinstance(op, DeclareOp) or op.uri is None:
@@ -37,10 +40,40 @@ def source_problems(
         if op.uri.startswith("python:") and not allow_python:
             text = "user code runs only with --allow-python: read it first"
             yield Diagnostic(at, text, "error", source.name)
+        elif op.uri.startswith("gym:"):
+            unknown = _unknown_task(op.uri.removeprefix("gym:"))
+            if unknown is not None:
+                yield Diagnostic(at, unknown, "error", source.name)
         elif ":" not in op.uri and isinstance(op, DataOp | ModelOp):
             missing = _missing(source, op.uri)
+            if missing is None and isinstance(op, ModelOp):
+                missing = _no_model(_found(source, op.uri))
             if missing is not None:
                 yield Diagnostic(at, missing, missing_is, source.name)
+
+
+def _unknown_task(task: str) -> str | None:
+    """Why reasoning-gym has no such task; None if it has, or is not installed here."""
+    try:
+        from reasoning_gym.factory import DATASETS
+    except ImportError:
+        return None
+    if task in DATASETS:
+        return None
+    near = [f"`gym:{name}`" for name in difflib.get_close_matches(task, sorted(DATASETS))]
+    return f"reasoning-gym has no task `{task}`" + (f"; near: {', '.join(near)}" if near else "")
+
+
+def _no_model(folder: Path) -> str | None:
+    """Why a folder is no model in Hugging Face's form; None if it looks like one."""
+    lacking = [n for n in ("config.json", "tokenizer.json") if not (folder / n).is_file()]
+    if lacking:
+        return f"{folder} is no model folder: it has no {' and no '.join(lacking)}"
+    try:
+        json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"]
+    except (ValueError, KeyError, TypeError) as error:
+        return f"{folder / 'config.json'} is no model's configuration: {error!r}"
+    return None
 
 
 def _missing(source: Source, uri: str) -> str | None:
@@ -73,7 +106,7 @@ def fit_problems(pipeline: PipelineOp, sources: Sources, source: Source) -> Iter
             widths = {axis: width_of(layout, axis) for axis in ("tp", "pp", "vpp")}
             for text in misfits(counts, **widths):
                 at = sources.position(op, setting("source"))
-                yield Diagnostic(at, f"`{op.title}` has {text}", "error", source.name)
+                yield Diagnostic(at, f"`{op.title}`: {text}", "error", source.name)
 
 
 def _counts(folder: Path) -> Counts | None:

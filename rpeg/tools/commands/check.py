@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
 
+from rpeg.frontend import Loaded
 from rpeg.frontend.overrides import dump_params
 from rpeg.ir.diagnostics import Diagnostic, has_errors
 from rpeg.passes.base import pipelines
 from rpeg.tools.compiling import load_with
-from rpeg.tools.console import FAILED, OK, language_only, read, report
+from rpeg.tools.console import FAILED, OK, Source, language_only, read, report
+from rpeg.tools.sources import source_problems
 
 HELP = "check a file: every problem at once, with its place"
 
@@ -31,10 +34,11 @@ def run(options: argparse.Namespace) -> int:
     source = read(options.file)
     language_only(source, "rpeg check")
     loaded = load_with(options.set, source)
+    diagnostics = [*loaded.diagnostics, *_of_sources(loaded, source)]
     if options.json:
-        print(json.dumps([_record(d) for d in loaded.diagnostics], indent=2))
-        return FAILED if has_errors(loaded.diagnostics) else OK
-    report(loaded.diagnostics, source)
+        print(json.dumps([_record(d) for d in diagnostics], indent=2))
+        return FAILED if has_errors(diagnostics) else OK
+    report(diagnostics, source)
     assert loaded.module is not None and loaded.file is not None
     if options.params:
         for node in loaded.file.pipelines:
@@ -45,6 +49,14 @@ def run(options: argparse.Namespace) -> int:
         count = sum(1 for op in pipeline.walk() if op.name.startswith("rpeg.")) - 1
         print(f"{source.path}:{pipeline.title}: no errors ({count} operations)")
     return OK
+
+
+def _of_sources(loaded: Loaded, source: Source) -> Iterator[Diagnostic]:
+    """What this machine says of the sources; files that are not here are warnings."""
+    for pipeline in pipelines(loaded.module) if loaded.module is not None else ():
+        yield from source_problems(
+            pipeline, loaded.sources, source, allow_python=True, needs_files=False
+        )
 
 
 def _record(diagnostic: Diagnostic) -> dict[str, object]:

@@ -17,6 +17,8 @@ def shell(
     made = Shell(tmp_path, capsys)
     made.write()
     (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / "config.json").write_text('{"model_type": "qwen3"}')
+    (tmp_path / "tiny" / "tokenizer.json").write_text("{}")
     for rows in ("rows.jsonl", "more.jsonl"):
         (tmp_path / rows).write_text('{"prompt": "1", "answer": "1"}\n')
     return made
