@@ -21,6 +21,7 @@ from torch.distributed import (  # type: ignore[attr-defined]
 )
 
 from rpeg.runtime.layout import Layout
+from rpeg.runtime.memory import keep_freed_memory
 
 AXES = ("pp", "dp", "cp", "tp")
 """Slowest first."""
@@ -37,6 +38,7 @@ def join_world() -> tuple[int, int]:
     if not dist.is_initialized():
         if "OMP_NUM_THREADS" not in os.environ:
             torch.set_num_threads(1)
+        keep_freed_memory()
         gpus = torch.cuda.is_available()
         backend = "cpu:gloo,cuda:nccl" if gpus else "gloo"
         if gpus:
