@@ -1,24 +1,24 @@
 """The reference interpreter of L0: one process, plain PyTorch, real tiny models.
 
 Its numbers are the meaning of a pipeline: every layout, engine, rewrite and recovery is held to
-them by record and replay (`rpeg.interp.record`). It takes the losses, the advantages and the order
+them by record and replay (`rpeg.interp.parity`). It takes the losses, the advantages and the order
 of data from the runtime, and nothing of how the runtime trains or generates.
 """
 
 from rpeg.interp.errors import InterpreterError
 from rpeg.interp.machine import Interpreter
 from rpeg.interp.oracle import Replay, Sampling
-from rpeg.interp.record import Parity, Recording, StepRecord, compare
+from rpeg.interp.parity import Gap, Parity, compare, gaps
 from rpeg.interp.world import World
 
 __all__ = [
+    "Gap",
     "Interpreter",
     "InterpreterError",
     "Parity",
-    "Recording",
     "Replay",
     "Sampling",
-    "StepRecord",
     "World",
     "compare",
+    "gaps",
 ]

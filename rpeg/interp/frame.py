@@ -11,9 +11,9 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from rpeg.interp.errors import InterpreterError
 from rpeg.interp.oracle import Place, TrajectoryOracle
-from rpeg.interp.record import StepRecord
 from rpeg.interp.values import Weights
 from rpeg.ir.naming import name_of, trajectories_of
+from rpeg.runtime.recording import StepRecord
 from rpeg.runtime.trajectories import Trajectories
 
 T = TypeVar("T")

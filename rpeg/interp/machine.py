@@ -13,7 +13,6 @@ from rpeg.interp.errors import InterpreterError
 from rpeg.interp.frame import Frame, Surroundings
 from rpeg.interp.handlers import HANDLERS
 from rpeg.interp.oracle import Sampling, TrajectoryOracle
-from rpeg.interp.record import Recording
 from rpeg.interp.values import Cursor, OptimizerState, Weights
 from rpeg.interp.world import World
 from rpeg.ir.ops.declare import PipelineOp
@@ -21,6 +20,7 @@ from rpeg.ir.ops.regions import YieldOp
 from rpeg.ir.ops.sampling import StaleOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.types import CursorType, OptimizerType, StateType, WeightsType
+from rpeg.runtime.recording import Recording
 
 
 class Interpreter:

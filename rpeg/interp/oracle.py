@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from rpeg.interp.errors import InterpreterError
-from rpeg.interp.record import Recording, StepRecord
 from rpeg.interp.sampler import SamplingSettings, sample
 from rpeg.interp.values import Weights
+from rpeg.runtime.recording import Recording, StepRecord
 from rpeg.runtime.trajectories import Prompts, Trajectories
 from rpeg.runtime.verifiers import Verifier
 

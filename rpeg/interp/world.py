@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from rpeg.runtime.oracle import Oracle
+
 T = TypeVar("T")
 
 
@@ -32,6 +34,7 @@ class World:
     clock: NoClock = field(default_factory=NoClock)
     data_parallel: tuple[int, int] = (0, 1)
     leads_shard: bool = True
+    oracle: Oracle = field(default_factory=Oracle)
     logged: dict[str, float] = field(default_factory=dict)
     """What verifiers report in the current step, summed."""
     notes: dict[str, str] = field(default_factory=dict)

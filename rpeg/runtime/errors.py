@@ -48,6 +48,10 @@ class WeightMismatch(RuntimeFailure):
     """An engine holds other weights than the register published."""
 
 
+class ReplayFailure(RuntimeFailure):
+    """A program asks for what the recording that it replays does not hold."""
+
+
 class StalenessExceeded(RuntimeFailure):
     """A trained token is older than the pipeline allows."""
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from torch import Tensor
 
+from rpeg.runtime.oracle import Oracle
 from rpeg.runtime.shape import ModelShape
 from rpeg.runtime.terms import LossTerm
 from rpeg.runtime.tokenizer import Tokenizer
@@ -48,6 +49,11 @@ class Host(Protocol):
     @property
     def clock(self) -> Clock:
         """The run's time line."""
+        ...
+
+    @property
+    def oracle(self) -> Oracle:
+        """Where its completions and rewards come from."""
         ...
 
     @property
@@ -94,6 +100,11 @@ class SeededHost(Host, Protocol):
 
 class Sampled(Protocol):
     """A model as its engine sees it."""
+
+    @property
+    def name(self) -> str:
+        """What the pipeline calls it."""
+        ...
 
     @property
     def shape(self) -> ModelShape:

@@ -27,6 +27,8 @@ from rpeg.runtime.groups import Groups, join_world
 from rpeg.runtime.layout import Layout
 from rpeg.runtime.logbook import Logbook
 from rpeg.runtime.metrics import How, StepMetrics
+from rpeg.runtime.oracle import Oracle
+from rpeg.runtime.replay import Replay
 from rpeg.runtime.rollouts import describe
 from rpeg.runtime.trajectories import Trajectories
 
@@ -37,7 +39,8 @@ def start(*, pipeline: str, steps: int, processes: int, source_sha256: str) -> R
     """Joins the world and takes the run's folder. Raises RuntimeFailure if either does not fit.
 
     Reads RPEG_RUN_DIR (default `runs/<pipeline>`), RPEG_SEED (default 0) and RPEG_ROOT (default:
-    the working folder), against which sources and export targets resolve.
+    the working folder), against which sources and export targets resolve; RPEG_REPLAY is the folder
+    of a recording to take completions and rewards from (`rpeg.runtime.replay`).
     """
     if "TORCHELASTIC_RUN_ID" in os.environ:
         die_with_parent()  # a launcher that is killed leaves its processes training
@@ -54,7 +57,10 @@ def start(*, pipeline: str, steps: int, processes: int, source_sha256: str) -> R
     record = world.on_first(lambda: _take(folder, lock, wanted))
     if record.is_done(steps) and world.rank() == 0:
         print(folder.done(record), flush=True)
-    return Run(folder, record, root=Path(os.environ.get("RPEG_ROOT", ".")).resolve(), lock=lock)
+    run = Run(folder, record, root=Path(os.environ.get("RPEG_ROOT", ".")).resolve(), lock=lock)
+    if "RPEG_REPLAY" in os.environ:
+        run.oracle = Replay(run, Path(os.environ["RPEG_REPLAY"]))
+    return run
 
 
 def _take(folder: RunFolder, lock: FolderLock, wanted: RunRecord) -> RunRecord:
@@ -87,6 +93,8 @@ class Run:
         """(index, width): which share of every batch this process holds."""
         self.leads_shard = True
         """Whether this process is the first of those that hold its share."""
+        self.oracle = Oracle()
+        """Where completions and rewards come from."""
         self._lock = lock
         self._has_groups = False
         self._parts: list[Part] = []
@@ -220,6 +228,7 @@ class Run:
 
     def finish(self) -> None:
         """Marks the run finished and lets go of its folder. Collective."""
+        self.oracle.finish()
         if self._logbook is not None and not self.done:
             self._logbook.close()
             self.record = replace(
@@ -233,6 +242,7 @@ class Run:
         self._lock.release()
 
     def _end_step(self) -> None:
+        self.oracle.end_step()
         seconds = self.clock.step_seconds()
         for name, spent in self.clock.stage_seconds().items():
             self.log(f"time/{name}", spent)

@@ -13,6 +13,7 @@ from rpeg.runtime.engine.embedded import EmbeddedEngine
 from rpeg.runtime.engine.weights import LatestWeights
 from rpeg.runtime.groups import Groups
 from rpeg.runtime.layout import Layout
+from rpeg.runtime.oracle import Oracle
 from rpeg.runtime.saved import SavedModel
 
 T = TypeVar("T")
@@ -27,6 +28,7 @@ class Standalone:
     clock: RunClock = field(default_factory=RunClock)
     data_parallel: tuple[int, int] = (0, 1)
     leads_shard: bool = True
+    oracle: Oracle = field(default_factory=Oracle)
     logged: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     """Sums of what was logged."""
     noted: set[str] = field(default_factory=set)

@@ -100,7 +100,9 @@ class Model:
         """
         self._require("policy", "log-probs")
         with self.run.clock.stage(f"logprob_{self.name}"):
-            return self._per_token(Examples.of(y, self.tokenizer))
+            logprobs = self._per_token(Examples.of(y, self.tokenizer))
+        self.run.oracle.computed(self, logprobs)
+        return logprobs
 
     def values(self, y: Trajectories) -> Tensor:
         """[samples, max_tokens] a critic's values before y's tokens, zero outside the mask."""
@@ -220,6 +222,8 @@ class Trainer(Model):
 
         def loss(logits: Tensor, inputs: ModelInputs, micro: list[int]) -> Any:
             out = self.replica.outputs(logits, inputs, temperature, entropy=entropy)
+            if len(rows):
+                self.run.oracle.trained(self, examples, micro, out.logprob)
             weights = weighing.weights(inputs.mask, idle=not len(rows))
             return _loss_and_report(out, terms, micro, weights)
 
@@ -228,6 +232,7 @@ class Trainer(Model):
         reports = self.replica.run(examples, own, loss)
         lr = learning_rate(self.settings, self.version, self.horizon)
         norm = self._optimizer.step(lr)
+        self.run.oracle.stepped(self, norm)
         self._log("grad_norm", norm)
         self._log("lr", lr)
         for report in reports:

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from rpeg import runtime as rt
-from rpeg.interp import Recording, StepRecord, storage
+from rpeg.runtime import recording as storage
 from rpeg.runtime.groups import Groups
+from rpeg.runtime.recording import Recording, StepRecord
 
 STEPS = 5
 MODELS = ("qwen2", "qwen3", "llama")

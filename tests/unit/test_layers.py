@@ -33,6 +33,8 @@ SHARED_WITH_INTERP = (
     "model_source",
     "oracle",
     "recording",
+    "oracle",
+    "recording",
     "tokenizer",
     "trajectories",
     "verifiers",

@@ -59,6 +59,7 @@ def generate(op: ops.GenerateOp, frame: Frame) -> tuple[Trajectories, Tensor]:
     y, logprobs = frame.around.oracle.generate(place, weights, prompts, settings)
     frame.record.trajectories[place.name] = y
     frame.record.sampled[place.name] = logprobs
+    frame.record.makers[place.name] = weights.model.name
     return y, logprobs
 
 
@@ -76,13 +77,16 @@ def score(op: ops.ScoreOp, frame: Frame) -> tuple[Tensor]:
     place, y = frame.place(op.reward), frame.read(op.trajectories, Trajectories)
     reward = frame.around.oracle.score(place, scorer, y)
     frame.record.rewards[place.name] = reward
+    frame.record.makers[place.name] = scorer.name
     return (reward,)
 
 
 def logprob(op: ops.LogprobOp, frame: Frame) -> tuple[Tensor]:
     """Log-probs under the operand's weights, without gradient."""
     logprobs = _outputs(op.weights, op.trajectories, frame).logprob
-    frame.record.logprobs[name_of(op.logprobs)] = logprobs
+    name = name_of(op.logprobs)
+    frame.record.logprobs[name] = logprobs
+    frame.record.makers[name] = frame.read(op.weights, Weights).model.name
     return (logprobs,)
 
 

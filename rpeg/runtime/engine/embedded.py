@@ -11,8 +11,10 @@ from torch import Tensor
 
 from rpeg.runtime.engine.decoder import Decoder
 from rpeg.runtime.engine.decoding import Decoding, Sampling, chunks
+from rpeg.runtime.engine.sampling import distribution
 from rpeg.runtime.engine.weights import checksum
 from rpeg.runtime.errors import GenerationFailure, WeightMismatch
+from rpeg.runtime.examples import Examples
 from rpeg.runtime.groups import Groups, device
 from rpeg.runtime.interfaces import Sampled, SeededHost, WeightRegister
 from rpeg.runtime.tokenizer import Tokenizer
@@ -26,6 +28,8 @@ class EmbeddedEngine:
 
     def __init__(self, run: SeededHost, model: Sampled, *, groups: Groups) -> None:
         self.run = run
+        self.name = model.name
+        """Of the model that it samples from."""
         self.shape = model.shape
         self.tokenizer: Tokenizer = model.tokenizer
         self.version = -1
@@ -77,8 +81,32 @@ class EmbeddedEngine:
         if max_turns != 1:
             raise GenerationFailure("the embedded engine samples one turn: set max_turns=1")
         settings = Sampling(n, max_tokens, temperature, top_p, stop, self.run.seed, seed)
-        with self.run.clock.stage("generate"), torch.inference_mode():
-            return self._generate(prompts, settings, self._decoder(dtype))
+        with self.run.clock.stage("generate"):
+            return self.run.oracle.completions(self, prompts, settings, dtype)
+
+    @torch.inference_mode()
+    def sample(
+        self, prompts: Prompts, settings: Sampling, dtype: str
+    ) -> tuple[Trajectories, Tensor]:
+        """Completions by the weights in use, and the log-probs they were sampled under."""
+        return self._generate(prompts, settings, self._decoder(dtype))
+
+    @torch.inference_mode()
+    def logprobs(self, y: Trajectories, settings: Sampling, dtype: str) -> Tensor:
+        """[samples, max_tokens] log-probs under which the weights in use would sample y's tokens;
+        zero outside the mask.
+        """
+        examples = Examples.of(y, self.tokenizer)
+        inputs = examples.inputs(range(len(examples))).to(device())
+        decoder = self._decoder(dtype)
+        hidden = decoder.prefill(inputs.input_ids, decoder.cache(*inputs.input_ids.shape))
+        index = inputs.positions.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
+        logits = decoder.logits(hidden.gather(1, index))
+        allowed = distribution(logits, settings.temperature, settings.top_p, self._banned)
+        chosen = allowed.gather(-1, inputs.targets.unsqueeze(-1)).squeeze(-1)
+        result = torch.zeros(y.tokens.shape)
+        result[:, : chosen.shape[1]] = torch.where(inputs.mask, chosen, 0.0).cpu()
+        return result
 
     def _decoder(self, dtype: str) -> Decoder:
         if not self._weights:

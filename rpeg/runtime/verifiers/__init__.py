@@ -62,9 +62,13 @@ class Verifier:
         call of this process's share failed.
         """
         with self._run.clock.stage(f"score_{self.name}"):
-            mine = [] if self._scorer is None else self._score(self._scorer, y)
-            rewards = self._run.share_with_replicas(mine)
+            rewards = self._run.oracle.rewards(self, y)
             return torch.tensor(rewards, dtype=torch.float32, device=y.tokens.device)
+
+    def ask(self, y: Trajectories) -> list[float]:
+        """The reward of each completion, from the scorer itself. Collective, as `score`."""
+        mine = [] if self._scorer is None else self._score(self._scorer, y)
+        return self._run.share_with_replicas(mine)
 
     def _score(self, scorer: _Scorer, y: Trajectories) -> list[float]:
         outcomes = scorer.score(y)

@@ -9,13 +9,14 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from rpeg.interp import Interpreter, Parity, Recording, Replay, compare
+from rpeg.interp import Interpreter, Parity, Replay, compare
 from rpeg.ir.ops.losses import KlLossOp, PpoClipOp
 from rpeg.ir.ops.sampling import LogprobOp, OnPolicyLogprobOp
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.passes.rpeg_canonicalize import RpegCanonicalizePass
 from rpeg.passes.rpeg_eliminate_old_logprob import RpegEliminateOldLogprobPass
 from rpeg.passes.rpeg_eliminate_reference import RpegEliminateReferencePass
+from rpeg.runtime.recording import Recording
 from tests.unit.interp.pipelines import grpo
 
 Interpret = Callable[..., Interpreter]

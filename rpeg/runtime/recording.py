@@ -1,25 +1,72 @@
-"""Recordings in files: tensors as safetensors, the rest as JSON beside them."""
+"""Recordings of runs, and their files: tensors as safetensors, the rest as JSON beside them.
+
+Half of a recording is an oracle's answers, which another execution can replay; the other half is
+what an execution made of them.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from rpeg.interp.record import Recording, StepRecord
 from rpeg.runtime.trajectories import Row, Trajectories
 
 Tree = dict[str, dict[str, Tensor]]
 
 _TENSORS = ("tokens", "mask", "versions", "finished", "ordinals", "samples")
 """Of trajectories."""
-_GROUPS = ("sampled", "rewards", "logprobs")
+_GROUPS = ("sampled", "rewards", "logprobs", "trained_rows", "trained_logprobs")
 """Of a step."""
-_PLAIN = ("grad_norms", "losses", "metrics", "events")
+_PLAIN = ("makers", "grad_norms", "losses", "metrics", "events")
 """Of a step."""
+
+
+@dataclass
+class StepRecord:
+    """One step. Keys are names in the text: of values, or of models where it says so."""
+
+    trajectories: dict[str, Trajectories] = field(default_factory=dict)
+    sampled: dict[str, Tensor] = field(default_factory=dict)
+    """[samples, max_tokens] log-probs that the trajectories of this name were sampled under."""
+    rewards: dict[str, Tensor] = field(default_factory=dict)
+    """[samples] rewards of verifiers."""
+    logprobs: dict[str, Tensor] = field(default_factory=dict)
+    """[samples, max_tokens] log-probs that the step computed apart from updates."""
+    makers: dict[str, str] = field(default_factory=dict)
+    """Of trajectories, rewards and log-probs: the model or verifier that gave them, in order."""
+    trained_rows: dict[str, Tensor] = field(default_factory=dict)
+    """By `MODEL/K`: [rows] the samples of its optimizer step K that have a loss, ascending."""
+    trained_logprobs: dict[str, Tensor] = field(default_factory=dict)
+    """By `MODEL/K`: [rows, max_tokens] their log-probs under the weights before it."""
+    grad_norms: dict[str, list[float]] = field(default_factory=dict)
+    """By model: the global norm before clipping, of each optimizer step."""
+    losses: dict[str, list[float]] = field(default_factory=dict)
+    """By model, of each optimizer step."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    events: list[str] = field(default_factory=list)
+    """What a run would have written or ended: `checkpoint`, `export MODEL to FOLDER`, `stop`."""
+
+    def made_by(self, maker: str, kind: Mapping[str, Any]) -> list[str]:
+        """Names of the trajectories, rewards or log-probs that a model or verifier gave."""
+        return [name for name in kind if self.makers.get(name) == maker]
+
+
+@dataclass
+class Recording:
+    """A run of a pipeline."""
+
+    pipeline: str
+    steps: list[StepRecord] = field(default_factory=list)
+    weights: dict[str, dict[str, Tensor]] = field(default_factory=dict)
+    """By trained model: its weights after the last step, under Hugging Face names."""
+    greedy: dict[str, Tensor] = field(default_factory=dict)
+    """By the name of trajectories: [prompts, max_tokens] what the model's final weights say to the
+    prompts of the last step, the most probable token each time; -1 past the end."""
 
 
 def save(recording: Recording, folder: Path) -> None:
@@ -41,13 +88,14 @@ def load(folder: Path) -> Recording:
     tree = _tree(load_file(str(folder / "recording.safetensors")))
     weights = _tree(tree.get("weights", {}))
     steps = [_step(held, tree.get(f"step{i}", {})) for i, held in enumerate(plain["steps"])]
-    return Recording(plain["pipeline"], steps, weights)
+    return Recording(plain["pipeline"], steps, weights, tree.get("greedy", {}))
 
 
 def _flat(recording: Recording) -> Iterator[tuple[str, Tensor]]:
     """(path with bars between its parts, tensor): names may hold dots and slashes."""
     for model, weights in recording.weights.items():
         yield from ((f"weights|{model}|{name}", tensor) for name, tensor in weights.items())
+    yield from ((f"greedy|{name}", tensor) for name, tensor in recording.greedy.items())
     for i, step in enumerate(recording.steps):
         for name, y in step.trajectories.items():
             yield from ((f"step{i}|{name}|{part}", getattr(y, part)) for part in _TENSORS)
@@ -82,7 +130,8 @@ def _plain_trajectories(y: Trajectories) -> dict[str, Any]:
 
 def _step(plain: dict[str, Any], tensors: Mapping[str, Tensor]) -> StepRecord:
     tree = _tree(tensors)
-    groups: dict[str, Any] = {group: tree.get(f"{group}:", {}) for group in _GROUPS}
+    order = list(plain["makers"])
+    groups: dict[str, Any] = {group: _sorted(tree.get(f"{group}:", {}), order) for group in _GROUPS}
     return StepRecord(
         trajectories={
             name: _trajectories(held, tree[name]) for name, held in plain["trajectories"].items()
@@ -90,6 +139,11 @@ def _step(plain: dict[str, Any], tensors: Mapping[str, Tensor]) -> StepRecord:
         **groups,
         **{name: plain[name] for name in _PLAIN},
     )
+
+
+def _sorted(named: dict[str, Tensor], order: list[str]) -> dict[str, Tensor]:
+    """In the order in which they were made, which files of tensors don't keep."""
+    return {name: named[name] for name in [*order, *sorted(named.keys() - order)] if name in named}
 
 
 def _trajectories(plain: dict[str, Any], tensors: Mapping[str, Tensor]) -> Trajectories:

@@ -1,0 +1,51 @@
+"""Where a run's completions and rewards come from, and who watches it train.
+
+A live run samples, asks its verifiers, and is watched by nobody. `rpeg.runtime.replay` puts a
+recording in the place of all three.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from rpeg.runtime.trajectories import Prompts, Trajectories
+
+if TYPE_CHECKING:
+    from rpeg.runtime.engine.decoding import Sampling
+    from rpeg.runtime.engine.embedded import EmbeddedEngine
+    from rpeg.runtime.examples import Examples
+    from rpeg.runtime.trainer import Model, Trainer
+    from rpeg.runtime.verifiers import Verifier
+
+
+class Oracle:
+    """That of a live run."""
+
+    def completions(
+        self, engine: EmbeddedEngine, prompts: Prompts, settings: Sampling, dtype: str
+    ) -> tuple[Trajectories, Tensor]:
+        """What `engine.generate` answers."""
+        return engine.sample(prompts, settings, dtype)
+
+    def rewards(self, verifier: Verifier, y: Trajectories) -> list[float]:
+        """What `verifier.score` answers."""
+        return verifier.ask(y)
+
+    def computed(self, model: Model, logprobs: Tensor) -> None:
+        """Sees log-probs [samples, max_tokens] that a model computed apart from updates."""
+
+    def trained(
+        self, model: Trainer, examples: Examples, rows: list[int], logprobs: Tensor
+    ) -> None:
+        """Sees a micro-batch of an optimizer step: log-probs [len(rows), tokens] of its samples."""
+
+    def stepped(self, model: Trainer, grad_norm: float) -> None:
+        """Sees the end of an optimizer step: the gradient's global norm before clipping."""
+
+    def end_step(self) -> None:
+        """Sees the end of a step of the pipeline. Collective."""
+
+    def finish(self) -> None:
+        """Sees the end of the run. Collective."""

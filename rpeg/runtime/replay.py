@@ -1,0 +1,201 @@
+"""Replaying a recording: a run whose completions and rewards are given, and which is watched.
+
+`RPEG_REPLAY=FOLDER` makes any program take them from the recording in FOLDER, and leave what it
+computed from them in `replayed/` of its run folder, a recording too. Two layouts that replay one
+recording compute the same numbers, up to rounding: sampling, which rounding derails, has no part
+in it. An engine says how probable the recorded tokens are under the weights that it holds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from rpeg.runtime import world
+from rpeg.runtime.engine.decoding import Sampling
+from rpeg.runtime.errors import ReplayFailure
+from rpeg.runtime.oracle import Oracle
+from rpeg.runtime.recording import Recording, StepRecord, load, save
+from rpeg.runtime.trajectories import Prompts, Trajectories
+
+if TYPE_CHECKING:
+    from rpeg.runtime.engine.embedded import EmbeddedEngine
+    from rpeg.runtime.examples import Examples
+    from rpeg.runtime.run import Run
+    from rpeg.runtime.trainer import Model, Trainer
+    from rpeg.runtime.verifiers import Verifier
+
+FOLDER = "replayed"
+"""In the run's folder: what the run computed."""
+
+Rows = dict[int, Tensor]
+"""By the number of a sample in the batch: its log-probs [tokens]."""
+
+
+class Replay(Oracle):
+    """The oracle of a run that replays a recording."""
+
+    def __init__(self, run: Run, folder: Path) -> None:
+        self._run = run
+        self._recorded = load(folder)
+        self._computed = Recording(self._recorded.pipeline)
+        self._notes = Notes()
+        self._calls: Counter[tuple[str, str]] = Counter()
+        """By (what, maker): recorded values that were given in this step."""
+        self._trainers: dict[str, Trainer] = {}
+        self._engines: dict[str, _InUse] = {}
+        """By the name of the trajectories that they answered with."""
+
+    @property
+    def _step(self) -> StepRecord:
+        recorded, step = self._recorded.steps, self._run.step
+        if step >= len(recorded):
+            raise ReplayFailure(f"the recording ends after {len(recorded)} steps: run only these")
+        return recorded[step]
+
+    def completions(
+        self, engine: EmbeddedEngine, prompts: Prompts, settings: Sampling, dtype: str
+    ) -> tuple[Trajectories, Tensor]:
+        """The recorded ones of the same prompts, under log-probs of the engine's own weights."""
+        name = self._next("trajectories", engine.name, self._step.trajectories)
+        y = self._share(self._step.trajectories[name])
+        if not torch.equal(y.ordinals, prompts.ordinals.repeat_interleave(settings.n)):
+            raise ReplayFailure(
+                f"`{name}` of step {self._run.step + 1} was recorded for other prompts, or in "
+                "another order: replay with the data, seed and batch size of the recording"
+            )
+        y = replace(y, versions=torch.where(y.mask, engine.version, -1).int())
+        logprobs = engine.logprobs(y, settings, dtype)
+        self._notes.sampled[name] = logprobs
+        self._engines[name] = _InUse(engine, settings, dtype)
+        return y, logprobs
+
+    def rewards(self, verifier: Verifier, y: Trajectories) -> list[float]:
+        """The recorded ones."""
+        rewards = self._step.rewards
+        whole = rewards[self._next("rewards", verifier.name, rewards)]
+        first = self._run.data_parallel[0] * len(y.rows)
+        found: list[float] = whole[first : first + len(y.rows)].tolist()
+        return found
+
+    def computed(self, model: Model, logprobs: Tensor) -> None:
+        """Notes them."""
+        self._notes.logprobs.setdefault(model.name, []).append(logprobs)
+
+    def trained(
+        self, model: Trainer, examples: Examples, rows: list[int], logprobs: Tensor
+    ) -> None:
+        """Notes them, by the samples' numbers in the batch of all processes."""
+        first = self._run.data_parallel[0] * len(examples)
+        micro = zip(rows, logprobs[: len(rows)].detach().float().cpu(), strict=True)
+        self._notes.open.setdefault(model.name, {}).update({first + k: lp for k, lp in micro})
+
+    def stepped(self, model: Trainer, grad_norm: float) -> None:
+        """Notes the norm, and that the next micro-batches belong to another optimizer step."""
+        self._trainers[model.name] = model
+        self._notes.close(model.name, grad_norm)
+
+    def end_step(self) -> None:
+        """Brings together what all processes noted."""
+        gathered = world.gather((self._run.data_parallel[0], self._notes))
+        self._computed.steps.append(_merged(gathered, self._step))
+        self._notes = Notes()
+        self._calls.clear()
+
+    def finish(self) -> None:
+        """Writes what the run computed, the last weights and what they say greedily with it."""
+        for name, trainer in self._trainers.items():
+            self._computed.weights[name] = {n: t.cpu() for n, t in trainer.named_tensors()}
+        for name, used in self._engines.items():
+            y = self._share(self._recorded.steps[-1].trajectories[name])
+            parts = dict(world.gather((self._run.data_parallel[0], used.greedy(y))))
+            self._computed.greedy[name] = torch.cat([parts[share] for share in sorted(parts)])
+        if world.rank() == 0:
+            save(self._computed, self._run.folder.path / FOLDER)
+
+    def _share(self, y: Trajectories) -> Trajectories:
+        index, width = self._run.data_parallel
+        return y.select(torch.arange(len(y.rows)).tensor_split(width)[index])
+
+    def _next(self, what: str, maker: str, recorded: Mapping[str, object]) -> str:
+        """The name of the next recorded value by a model or verifier in this step."""
+        names = self._step.made_by(maker, recorded)
+        k = self._calls[what, maker]
+        if k >= len(names):
+            raise ReplayFailure(
+                f"step {self._run.step + 1}: `{maker}` is asked for {what} {k + 1} times, the "
+                f"recording has {len(names)}: replay the pipeline that was recorded"
+            )
+        self._calls[what, maker] += 1
+        return names[k]
+
+
+@dataclass
+class Notes:
+    """What a process notes of one step, about its own share of the samples."""
+
+    sampled: dict[str, Tensor] = field(default_factory=dict)
+    """By name of trajectories: [samples, max_tokens] the engine's log-probs."""
+    logprobs: dict[str, list[Tensor]] = field(default_factory=dict)
+    """By model: [samples, max_tokens] log-probs computed apart from updates, in order."""
+    trained: dict[str, list[Rows]] = field(default_factory=dict)
+    """By model: what each optimizer step trained on."""
+    norms: dict[str, list[float]] = field(default_factory=dict)
+    """By model: the gradient norm of each optimizer step."""
+    open: dict[str, Rows] = field(default_factory=dict)
+    """By model: what the optimizer step at work has trained on."""
+
+    def close(self, model: str, norm: float) -> None:
+        """Ends an optimizer step."""
+        self.trained.setdefault(model, []).append(self.open.pop(model, {}))
+        self.norms.setdefault(model, []).append(norm)
+
+
+@dataclass(frozen=True)
+class _InUse:
+    """An engine, and how it was last asked."""
+
+    engine: EmbeddedEngine
+    settings: Sampling
+    dtype: str
+
+    def greedy(self, y: Trajectories) -> Tensor:
+        """[prompts, max_tokens] its most probable answers to the prompts of y; -1 past the end."""
+        prompts = Prompts(y.rows[:: y.n], y.ordinals[:: y.n])
+        settings = replace(self.settings, n=1, temperature=0.0, top_p=1.0)
+        found, _ = self.engine.sample(prompts, settings, self.dtype)
+        return torch.where(found.mask, found.tokens, -1)
+
+
+def _merged(gathered: Sequence[tuple[int, Notes]], recorded: StepRecord) -> StepRecord:
+    """The step, from the notes of every process, each with the number of its share."""
+    by_share = dict(reversed(gathered))
+    shares = [by_share[share] for share in sorted(by_share)]
+    step = StepRecord(grad_norms=gathered[0][1].norms, makers=recorded.makers)
+    for name in shares[0].sampled:
+        step.sampled[name] = torch.cat([notes.sampled[name] for notes in shares])
+    for model, calls in shares[0].logprobs.items():
+        names = recorded.made_by(model, recorded.logprobs)
+        if len(names) == len(calls):  # else a pass left some out: no telling which
+            for k, name in enumerate(names):
+                step.logprobs[name] = torch.cat([notes.logprobs[model][k] for notes in shares])
+    for model, norms in step.grad_norms.items():
+        for k in range(len(norms)):
+            _merge_trained(step, f"{model}/{k}", [n.trained[model][k] for _, n in gathered])
+    return step
+
+
+def _merge_trained(step: StepRecord, key: str, parts: Sequence[Rows]) -> None:
+    """Replicas noted the same rows; of pipeline stages, only the last noted any."""
+    rows = {row: logprobs for part in parts for row, logprobs in part.items()}
+    if rows:
+        order = sorted(rows)
+        step.trained_rows[key] = torch.tensor(order)
+        padded = torch.nn.utils.rnn.pad_sequence([rows[k] for k in order], batch_first=True)
+        step.trained_logprobs[key] = padded
