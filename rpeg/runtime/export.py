@@ -49,17 +49,22 @@ def export_model(model: Exportable, target: Path) -> None:
 def _write(weights: dict[str, torch.Tensor], source: Path, target: Path) -> None:
     from huggingface_hub import save_torch_state_dict
 
-    if target.exists() and not (target / "config.json").exists():
+    if not _replaceable(target):
         raise ModelFailure(
             f"export target {target} exists and is no model folder; choose another folder"
         )
     temporary = empty_folder(target.with_name(f".{target.name}.tmp"))
     save_torch_state_dict(weights, temporary)
+    copy_configuration(source, temporary, next(iter(weights.values())).dtype)
+    commit_folder(temporary, target)
+
+
+def copy_configuration(source: Path, target: Path, dtype: torch.dtype) -> None:
+    """Copies what a model folder holds beside weights; the configuration names `dtype`."""
     for file in source.iterdir():
         if file.is_file() and not file.name.endswith(_WEIGHTS):
-            shutil.copyfile(file, temporary / file.name)
-    _set_dtype(temporary / "config.json", next(iter(weights.values())).dtype)
-    commit_folder(temporary, target)
+            shutil.copyfile(file, target / file.name)
+    _set_dtype(target / "config.json", dtype)
 
 
 def _set_dtype(config: Path, dtype: torch.dtype) -> None:
@@ -67,6 +72,13 @@ def _set_dtype(config: Path, dtype: torch.dtype) -> None:
     content.pop("torch_dtype", None)
     content["dtype"] = str(dtype).removeprefix("torch.")
     config.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _replaceable(target: Path) -> bool:
+    """Whether nothing is lost but a model that was there before."""
+    if target.is_dir():
+        return (target / "config.json").exists() or not any(target.iterdir())
+    return not target.exists()
 
 
 def record_export(exports: Path, model: str, target: Path, step: int) -> None:
