@@ -22,10 +22,10 @@ demo: $(READY) ## train a small model by reinforcement, and watch it learn
 	@$(BIN)/python examples/demo.py
 
 test: $(READY) ## run the tests: unit, filecheck, golden, distributed (CPU only)
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 test-slow: $(READY) ## run the tests marked slow
-	@$(BIN)/python -m pytest -m slow
+	@$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
 
 lint: $(READY) ## check style, format and types
 	@$(BIN)/ruff check
