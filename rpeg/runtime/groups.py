@@ -1,7 +1,8 @@
 """The world and the process groups of a layout: made once, handed in, never looked up globally.
 
-Ranks are numbered tensor-parallel fastest, then context, data and pipeline: neighbours share the
-most traffic. A world of one needs no launcher.
+Ranks are numbered tensor-parallel fastest, then context, pipeline and data: the processes of a
+replica are neighbours, and a process has the same share of a batch in every layout of a program. A
+world of one needs no launcher.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from torch.distributed import (  # type: ignore[attr-defined]
 from rpeg.runtime.layout import Layout
 from rpeg.runtime.memory import keep_freed_memory
 
-AXES = ("pp", "dp", "cp", "tp")
+AXES = ("dp", "pp", "cp", "tp")
 """Slowest first."""
 
 Partition = tuple[tuple[int, ...], ...]

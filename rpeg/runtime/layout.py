@@ -42,20 +42,27 @@ class Layout:
             raise LayoutFailure(
                 f"dp x tp x pp x cp = {self.processes}, but {processes} processes were started"
             )
-        if self.cp > 1 or self.ep > 1 or self.vpp > 1:
-            raise LayoutFailure(f"cp, ep and vpp must be 1 in this version, not {self}")
+        if self.cp > 1 or self.ep > 1:
+            raise LayoutFailure(f"cp and ep must be 1 in this version, not {self}")
         if self.zero > 1:
             raise LayoutFailure(f"zero must be 0 or 1, not {self.zero}")
         if self.sp and self.tp == 1:
             raise LayoutFailure("sp shards over tp: it needs tp > 1")
+        if self.vpp > 1 and self.pp == 1:
+            raise LayoutFailure("vpp cuts pipeline stages into chunks: it needs pp > 1")
+        if self.zero and self.dp == 1:
+            raise LayoutFailure("zero shards over data-parallel replicas: it needs dp > 1")
 
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """Bound on what one forward and backward pass holds; both None: the whole minibatch at once."""
+    """Bound on what one forward and backward pass holds; both None: the whole minibatch at once.
+
+    Rows are split into the fewest micro-batches within it, with about equally many tokens each.
+    """
 
     tokens: int | None = None
-    """Tokens, padding included; a longer sequence goes alone."""
+    """Model inputs of all its sequences, prompts included; a longer sequence goes alone."""
     seqs: int | None = None
     """Sequences."""
 

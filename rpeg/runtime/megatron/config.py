@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from megatron.core.transformer import TransformerConfig
 
+from rpeg.fit import Counts, misfits
 from rpeg.runtime.errors import LayoutFailure
 from rpeg.runtime.layout import Layout
 from rpeg.runtime.shape import ModelShape
@@ -24,14 +25,9 @@ def padded_vocab(vocab: int, tp: int) -> int:
 
 def check_fit(shape: ModelShape, layout: Layout) -> None:
     """Raises LayoutFailure if the layout can't shard the model evenly."""
-    for count, what, width in (
-        (shape.kv_heads, "key-value heads", layout.tp),
-        (shape.heads, "heads", layout.tp),
-        (shape.ffn, "columns of the MLP", layout.tp),
-        (shape.layers, "layers", layout.pp),
-    ):
-        if count % width:
-            raise LayoutFailure(f"{count} {what} can't be split {width} ways; change tp or pp")
+    counts = Counts(shape.layers, shape.heads, shape.kv_heads, shape.ffn)
+    for why in misfits(counts, tp=layout.tp, pp=layout.pp, vpp=layout.vpp):
+        raise LayoutFailure(why)
 
 
 def transformer_config(shape: ModelShape, layout: Layout, dtype: str) -> TransformerConfig:
@@ -62,6 +58,7 @@ def transformer_config(shape: ModelShape, layout: Layout, dtype: str) -> Transfo
         # Micro-batches differ in length; the dispatcher's name is checked even without experts.
         variable_seq_lengths=layout.pp > 1,
         moe_token_dispatcher_type="alltoall",
+        **_interleaving(layout),
         use_cpu_initialization=not torch.cuda.is_available(),
         perform_initialization=False,
         bias_activation_fusion=False,
@@ -72,6 +69,19 @@ def transformer_config(shape: ModelShape, layout: Layout, dtype: str) -> Transfo
         gradient_accumulation_fusion=False,
         **_recompute(layout),
     )
+
+
+def _interleaving(layout: Layout) -> dict[str, object]:
+    """Several chunks a stage (arXiv:2104.04473). With two stages, activations and gradients go
+    between the same two processes; batched, they are taken for one another, without an error.
+    """
+    if layout.vpp == 1:
+        return {}
+    return {
+        "virtual_pipeline_model_parallel_size": layout.vpp,
+        "overlap_p2p_comm": True,
+        "batch_p2p_comm": False,
+    }
 
 
 def _recompute(layout: Layout) -> dict[str, object]:

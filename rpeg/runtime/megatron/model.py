@@ -67,17 +67,24 @@ class ValueHead(torch.nn.Module):
 
 
 class CompletionModel(GPTModel):  # type: ignore[misc]
-    """GPTModel whose last stage computes logits at chosen positions only: they are large."""
+    """One chunk of a GPTModel; the last computes logits at chosen positions only: they are large.
 
-    def __init__(self, config: TransformerConfig, shape: ModelShape, groups: Groups) -> None:
+    A pipeline stage holds `layout.vpp` chunks, by default one.
+    """
+
+    def __init__(
+        self, config: TransformerConfig, shape: ModelShape, groups: Groups, chunk: int
+    ) -> None:
         _globals()
+        several = groups.layout.vpp > 1
+        last = groups.last_stage and chunk == groups.layout.vpp - 1
         super().__init__(
             config=config,
-            transformer_layer_spec=layer_spec(config, groups.pp.rank()),
+            transformer_layer_spec=layer_spec(config, groups.pp.rank(), chunk if several else None),
             vocab_size=padded_vocab(shape.vocab, groups.tp.size()),
             max_sequence_length=shape.positions,
-            pre_process=groups.first_stage,
-            post_process=groups.last_stage,
+            pre_process=groups.first_stage and chunk == 0,
+            post_process=last,
             parallel_output=True,
             share_embeddings_and_output_weights=shape.tied,
             position_embedding_type="rope",
@@ -85,9 +92,10 @@ class CompletionModel(GPTModel):  # type: ignore[misc]
             rope_scaling=shape.rope_factor is not None,
             rope_scaling_factor=shape.rope_factor or 1.0,
             pg_collection=collection(groups),
+            vp_stage=chunk if several else None,
         )
         self._positions: Tensor | None = None
-        if groups.last_stage:
+        if last:
             self._set_head(ValueHead(config) if shape.critic else self.output_layer)
 
     def _set_head(self, head: Any) -> None:

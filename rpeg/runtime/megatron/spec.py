@@ -51,8 +51,10 @@ class CausalAttention(torch.nn.Module):
         return out.permute(2, 0, 1, 3).flatten(2)
 
 
-def layer_spec(config: TransformerConfig, pp_rank: int) -> TransformerBlockSubmodules:
-    """The layers of pipeline stage `pp_rank`."""
+def layer_spec(
+    config: TransformerConfig, pp_rank: int, chunk: int | None
+) -> TransformerBlockSubmodules:
+    """The layers of pipeline stage `pp_rank`, of one chunk where stages have several."""
     layer = get_gpt_layer_local_spec(qk_layernorm=config.qk_layernorm, normalization="RMSNorm")
     layer.submodules.input_layernorm = RMSNorm
     layer.submodules.pre_mlp_layernorm = RMSNorm
@@ -60,5 +62,5 @@ def layer_spec(config: TransformerConfig, pp_rank: int) -> TransformerBlockSubmo
     attention.core_attention = CausalAttention
     if config.qk_layernorm:
         attention.q_layernorm = attention.k_layernorm = RMSNorm
-    here = get_num_layers_to_build(config, pp_rank=pp_rank)
+    here = get_num_layers_to_build(config, vp_stage=chunk, pp_rank=pp_rank)
     return TransformerBlockSubmodules(layer_specs=[layer] * here, layer_norm=RMSNorm)

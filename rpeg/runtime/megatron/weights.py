@@ -46,7 +46,7 @@ class Unit:
     """One Megatron parameter, wherever it lives."""
 
     name: str
-    """Its name on its pipeline stage."""
+    """Its name on its pipeline stage, see `local_name`."""
     stage: int
     sources: tuple[str, ...]
     """Hugging Face names of what it is made of."""
@@ -56,39 +56,53 @@ class Unit:
     """`copy`, `qkv`, `stack` or `vocab`."""
 
 
+def local_name(chunk: int, name: str) -> str:
+    """What a process calls a parameter of one of its chunks of the model."""
+    return f"{chunk}.{name}"
+
+
 class WeightMap:
     """Both directions between whole Hugging Face tensors and one process's Megatron parameters."""
 
     def __init__(self, shape: ModelShape, groups: Groups) -> None:
         self.shape = shape
         self.groups = groups
+        self._stages = groups.layout.pp
+        self._chunks = groups.layout.vpp
+        """On each pipeline stage; they take turns over the layers."""
 
     def units(self) -> Iterator[Unit]:
         """Every parameter of the whole model, input to output."""
-        last = self.groups.pp.size() - 1
-        per_stage = self.shape.layers // (last + 1)
-        yield Unit(_EMBEDDING[0], 0, (_EMBEDDING[1],), 0, "vocab")
+        yield Unit(local_name(0, _EMBEDDING[0]), 0, (_EMBEDDING[1],), 0, "vocab")
         for layer in range(self.shape.layers):
-            stage, local = divmod(layer, per_stage)
-            yield from self._layer_units(stage, local, f"model.layers.{layer}.")
-        yield Unit(_NORM[0], last, (_NORM[1],), None, "copy")
+            yield from self._layer_units(layer)
+        yield self._at_the_end(_NORM[0], _NORM[1], None, "copy")
         if self.shape.critic:
-            yield Unit(_OUTPUT[0], last, ("score.weight",), None, "copy")
+            yield self._at_the_end(_OUTPUT[0], "score.weight", None, "copy")
         elif not self.shape.tied:
-            yield Unit(_OUTPUT[0], last, (_OUTPUT[1],), 0, "vocab")
+            yield self._at_the_end(_OUTPUT[0], _OUTPUT[1], 0, "vocab")
 
-    def _layer_units(self, stage: int, local: int, prefix: str) -> Iterator[Unit]:
+    def _at_the_end(self, name: str, source: str, dim: int | None, join: str) -> Unit:
+        last = self._stages - 1
+        return Unit(local_name(self._chunks - 1, name), last, (source,), dim, join)
+
+    def _layer_units(self, layer: int) -> Iterator[Unit]:
+        each = self.shape.layers // (self._stages * self._chunks)
+        part, local = divmod(layer, each)
+        chunk, stage = divmod(part, self._stages)
+        prefix = f"model.layers.{layer}."
         present = {name for name, _ in self.shape.layer_tensors()}
         for name, (sources, dim, join) in _LAYER.items():
             if present.issuperset(sources):
                 whole = tuple(prefix + source for source in sources)
-                yield Unit(f"decoder.layers.{local}.{name}", stage, whole, dim, join)
+                here = local_name(chunk, f"decoder.layers.{local}.{name}")
+                yield Unit(here, stage, whole, dim, join)
 
     def local_units(self) -> Iterator[Unit]:
         """The parameters on this pipeline stage, with the last stage's copy of a tied embedding."""
         yield from (unit for unit in self.units() if unit.stage == self.groups.pp.rank())
         if self.shape.tied and self.groups.last_stage and not self.groups.first_stage:
-            yield Unit(_OUTPUT[0], self.groups.pp.rank(), (_EMBEDDING[1],), 0, "vocab")
+            yield self._at_the_end(_OUTPUT[0], _EMBEDDING[1], 0, "vocab")
 
     def shards(self, read: Read) -> Iterator[tuple[str, Tensor]]:
         """(Megatron name, this process's shard) of every parameter on this pipeline stage."""

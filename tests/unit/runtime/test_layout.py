@@ -12,9 +12,9 @@ from rpeg.runtime.layout import Layout
 def test_tensor_parallel_ranks_are_neighbours_and_stages_are_far_apart() -> None:
     layout = Layout(dp=2, tp=2, pp=2)
     assert partition(layout, ["tp"]) == ((0, 1), (2, 3), (4, 5), (6, 7))
-    assert partition(layout, ["dp"]) == ((0, 2), (1, 3), (4, 6), (5, 7))
-    assert partition(layout, ["pp"]) == ((0, 4), (1, 5), (2, 6), (3, 7))
-    assert partition(layout, ["tp", "pp"]) == ((0, 1, 4, 5), (2, 3, 6, 7))
+    assert partition(layout, ["dp"]) == ((0, 4), (1, 5), (2, 6), (3, 7))
+    assert partition(layout, ["pp"]) == ((0, 2), (1, 3), (4, 6), (5, 7))
+    assert partition(layout, ["tp", "pp"]) == ((0, 1, 2, 3), (4, 5, 6, 7))
     assert partition(layout, []) == tuple((rank,) for rank in range(8))
 
 
