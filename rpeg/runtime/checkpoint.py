@@ -1,17 +1,21 @@
 """Checkpoints: the whole state after a step, committed by one rename.
 
-`checkpoints/step-000020/` holds one file for each part of the state, or for each piece of a part
-that is sharded, and `manifest.json`. A part is anything with `state_dict` and `load_state_dict`; no
-random state is kept, since every draw is a function of its coordinates.
+checkpoints/step-000020/
+  manifest.json    layouts, size and checksum of every file
+  NAME.pt          a plain part, the same on every process: the run, data cursors, the ledger
+  MODEL/           weights and optimizer of a trained model, by Megatron-Core's dist_checkpointing
+  models/MODEL/    its configuration and tokenizer
+
+No random state is kept: every draw is a function of its coordinates. Models are stored whole, under
+Hugging Face names, so another layout can go on from them.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import pickle
-import shutil
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,11 +23,21 @@ import torch
 
 from rpeg.runtime import world
 from rpeg.runtime.errors import CheckpointFailure
-from rpeg.runtime.files import commit_folder, empty_folder, write_atomic
+from rpeg.runtime.export import copy_configuration
+from rpeg.runtime.files import commit_folder, empty_folder, remove_folder
+from rpeg.runtime.interfaces import NamedTensors
+from rpeg.runtime.layout import Layout
+from rpeg.runtime.manifest import Manifest, damages, files_in, record_files
+
+WEIGHTS = "weights."
+"""How the keys of a stored model's weights begin; its optimizer's begin otherwise."""
 
 
 class Stateful(Protocol):
-    """A part of a run's state: tensors, numbers, texts, and lists and dicts of them."""
+    """A plain part of a run's state: tensors, numbers, texts, and lists and dicts of them.
+
+    It is the same on every process.
+    """
 
     def state_dict(self) -> dict[str, Any]:
         """The state now."""
@@ -34,47 +48,168 @@ class Stateful(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Part:
-    """A part of the state as one process sees it."""
-
-    name: str
-    owner: Stateful
-    shard: str = ""
-    """Which piece of a sharded part this process holds; empty: the part is the same everywhere."""
-    writes: bool = True
-    """Whether this process writes the piece."""
+class Sharded(Protocol):
+    """A trained model: its state is spread over the processes of its layout."""
 
     @property
-    def file(self) -> str:
-        return f"{self.name}.{self.shard}.pt" if self.shard else f"{self.name}.pt"
+    def layout(self) -> Layout:
+        """How it is spread."""
+        ...
+
+    @property
+    def hf_folder(self) -> Path:
+        """The Hugging Face folder whose configuration and tokenizer it has."""
+        ...
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of its weights."""
+        ...
+
+    def save_shards(self, folder: Path) -> None:
+        """Writes weights and optimizer into an empty folder. Collective."""
+        ...
+
+    def load_shards(self, folder: Path) -> None:
+        """Reads what `save_shards` wrote, under any layout. Collective."""
+        ...
 
 
-def save(folder: Path, step: int, parts: list[Part], keep: int) -> None:
-    """Writes the checkpoint after `step` steps and keeps the newest `keep`. Collective."""
-    temporary, final = folder / f".step-{step:06d}.tmp", _path(folder, step)
-    world.on_first(lambda: empty_folder(temporary))
-    for part in parts:
-        if part.writes:
-            _write(temporary / part.file, part.owner.state_dict())
-    world.barrier()
+@dataclass(frozen=True)
+class State:
+    """Everything that a checkpoint holds, by name."""
 
-    def commit() -> None:
-        manifest = {"step": step, "processes": world.size(), "files": sorted(os.listdir(temporary))}
-        write_atomic(temporary / "manifest.json", json.dumps(manifest, indent=2) + "\n")
-        commit_folder(temporary, final)
-        for outdated in saved_steps(folder)[:-keep]:
-            shutil.rmtree(_path(folder, outdated))
-
-    world.on_first(commit)
+    parts: dict[str, Stateful] = field(default_factory=dict)
+    models: dict[str, Sharded] = field(default_factory=dict)
 
 
-def restore(folder: Path, parts: list[Part]) -> int:
-    """Loads the newest checkpoint into the parts; returns its step, 0 without one. Collective."""
-    step = world.on_first(lambda: max(saved_steps(folder), default=0))
-    for part in parts if step else []:
-        part.owner.load_state_dict(_read(_path(folder, step), part))
-    return step
+@dataclass(frozen=True)
+class Restored:
+    """Where a run goes on."""
+
+    step: int = 0
+    """Finished steps; 0 without a checkpoint."""
+    notes: tuple[str, ...] = ()
+    """What the user should know: refused checkpoints, a change of layout."""
+
+
+def save(folder: Path, step: int, state: State, keep: int) -> None:
+    """Writes the checkpoint after `step` steps and keeps the newest `keep`. Collective.
+
+    Raises CheckpointFailure if the disk refuses it; the older checkpoints are still there then.
+    """
+    temporary = folder / f".{_name(step)}.tmp"
+    try:
+        world.on_first(lambda: _write_plain(empty_folder(temporary), state))
+        for name, model in state.models.items():
+            model.save_shards(temporary / name)
+        world.barrier()
+        records = world.gather(record_files(temporary, files_in(temporary)[_mine()]))
+        files = {name: record for share in records for name, record in share.items()}
+        layouts = {name: asdict(model.layout) for name, model in state.models.items()}
+        manifest = Manifest(step, world.size(), layouts, dict(sorted(files.items())))
+        world.on_first(lambda: _commit(temporary, manifest, keep))
+    except OSError as error:
+        raise CheckpointFailure(f"the checkpoint {temporary} can't be written: {error}") from error
+
+
+def _mine() -> slice:
+    """Which files this process reads, so that each is read by one."""
+    return slice(world.rank(), None, world.size())
+
+
+def _write_plain(temporary: Path, state: State) -> None:
+    for name, part in state.parts.items():
+        torch.save(part.state_dict(), temporary / f"{name}.pt")
+    for name, model in state.models.items():
+        (temporary / name).mkdir()
+        (temporary / "models" / name).mkdir(parents=True)
+        copy_configuration(model.hf_folder, temporary / "models" / name, model.dtype)
+
+
+def _commit(temporary: Path, manifest: Manifest, keep: int) -> None:
+    folder = temporary.parent
+    manifest.write(temporary)
+    commit_folder(temporary, folder / _name(manifest.step))
+    # A later step belongs to a history that was refused when this launch started.
+    steps = saved_steps(folder)
+    kept = [step for step in steps if step <= manifest.step][-keep:]
+    for step in set(steps).difference(kept):
+        remove_folder(folder / _name(step))
+
+
+def restore(folder: Path, state: State) -> Restored:
+    """Loads the newest sound checkpoint, if there is any, into the state. Collective.
+
+    Raises CheckpointFailure if there are checkpoints, but none is sound or fits the program.
+    """
+    world.on_first(lambda: _tidy(folder))
+    step, notes = newest_sound(folder, _verified_together)
+    if not step:
+        return Restored()
+    checkpoint = folder / _name(step)
+    manifest = Manifest.read(checkpoint)
+    for name, part in state.parts.items():
+        part.load_state_dict(_read_plain(checkpoint, f"{name}.pt"))
+    for name, model in state.models.items():
+        model.load_shards(_model_shards(checkpoint, name))
+    return Restored(step, (*notes, *_moved(manifest, state)))
+
+
+def _tidy(folder: Path) -> None:
+    """Removes what killed processes left half written or half removed."""
+    for leftover in folder.glob(".step-*"):
+        remove_folder(leftover)
+
+
+def _verified_together(checkpoint: Path) -> list[str]:
+    shares = world.gather(damages(checkpoint, (world.rank(), world.size())))
+    return list(dict.fromkeys(damage for share in shares for damage in share))
+
+
+def _moved(manifest: Manifest, state: State) -> list[str]:
+    """A line for each model that another layout wrote."""
+    lines = []
+    for name, model in state.models.items():
+        then, now = manifest.layouts[name], asdict(model.layout)
+        if then != now:
+            settings = f"{_settings(now)}; {_name(manifest.step)} was written on {_settings(then)}"
+            lines.append(f"`{name}` goes on on another layout: {settings}")
+    return lines
+
+
+def _settings(layout: Mapping[str, Any]) -> str:
+    """What differs from the layout of one process: `tp=2, zero=1`."""
+    default = asdict(Layout())
+    settings = [f"{name}={value}" for name, value in layout.items() if value != default.get(name)]
+    return ", ".join(settings) or "one process"
+
+
+def verified(checkpoint: Path) -> list[str]:
+    """What is wrong with a checkpoint, one text a file; empty if it is sound. Reads all of it."""
+    return damages(checkpoint)
+
+
+def newest_sound(
+    folder: Path, verify: Callable[[Path], list[str]] = verified
+) -> tuple[int, list[str]]:
+    """(step, a note on each newer checkpoint that was refused); step 0 if there are none at all.
+
+    Raises CheckpointFailure if there are checkpoints, but all are damaged.
+    """
+    notes: list[str] = []
+    for step in reversed(saved_steps(folder)):
+        found = verify(folder / _name(step))
+        if not found:
+            return step, notes
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        notes.append(f"checkpoint {_name(step)} is damaged: {found[0]}{more}")
+    if notes:
+        raise CheckpointFailure(
+            f"no checkpoint in {folder} can be used: {'; '.join(notes)}. "
+            f"Put a sound copy back, or delete {folder} to train from the beginning"
+        )
+    return 0, []
 
 
 def saved_steps(folder: Path) -> list[int]:
@@ -82,29 +217,59 @@ def saved_steps(folder: Path) -> list[int]:
     return sorted(int(path.name.removeprefix("step-")) for path in folder.glob("step-*"))
 
 
-def _write(path: Path, state: dict[str, Any]) -> None:
-    with path.open("wb") as file:
-        torch.save(state, file)
-        file.flush()
-        os.fsync(file.fileno())
+def saved_models(checkpoint: Path) -> list[str]:
+    """Names of the trained models in a checkpoint."""
+    return sorted(path.parent.name for path in checkpoint.glob("*/.metadata"))
 
 
-def _read(checkpoint: Path, part: Part) -> dict[str, Any]:
-    path = checkpoint / part.file
+def model_folder(checkpoint: Path, model: str) -> Path:
+    """The folder with a stored model's configuration and tokenizer."""
+    return _model_shards(checkpoint, model).parent / "models" / model
+
+
+def load_weights(checkpoint: Path, model: str) -> NamedTensors:
+    """(Hugging Face name, whole tensor) of a stored model's weights, one after the other.
+
+    For one process, whatever layout wrote them; neither a launcher nor Megatron-Core is needed.
+    """
+    from torch.distributed.checkpoint.filesystem import FileSystemReader
+    from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+    from torch.distributed.checkpoint.state_dict_loader import load
+
+    reader = FileSystemReader(_model_shards(checkpoint, model))
+    for key, stored in reader.read_metadata().state_dict_metadata.items():
+        if key.startswith(WEIGHTS) and isinstance(stored, TensorStorageMetadata):
+            tensor = torch.empty(stored.size, dtype=stored.properties.dtype)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # it warns that one process loads
+                load({key: tensor}, storage_reader=reader, no_dist=True)
+            yield key.removeprefix(WEIGHTS), tensor
+
+
+def _model_shards(checkpoint: Path, model: str) -> Path:
+    if model not in saved_models(checkpoint):
+        there = ", ".join(saved_models(checkpoint)) or "none"
+        raise CheckpointFailure(
+            f"{checkpoint} holds no trained model `{model}` (it holds: {there}); "
+            "it belongs to another pipeline"
+        )
+    return checkpoint / model
+
+
+def _read_plain(checkpoint: Path, file: str) -> dict[str, Any]:
+    path = checkpoint / file
     if not path.exists():
         raise CheckpointFailure(
-            f"{checkpoint} holds no {part.file}: it was written by another program or layout "
+            f"{checkpoint} holds no {file}: it was written by another program "
             f"(found: {', '.join(sorted(p.name for p in checkpoint.glob('*.pt')))}); "
-            "set RPEG_RUN_DIR to a new folder, or go back to the plan that wrote it"
+            "set RPEG_RUN_DIR to a new folder, or go back to the program that wrote it"
         )
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
-        raise CheckpointFailure(
-            f"{path} cannot be read ({error}); delete {checkpoint} to go back to an older one"
-        ) from error
+    except (RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
+        raise CheckpointFailure(f"{path} can't be read: {error}") from error
     return state
 
 
-def _path(folder: Path, step: int) -> Path:
-    return folder / f"step-{step:06d}"
+def _name(step: int) -> str:
+    return f"step-{step:06d}"

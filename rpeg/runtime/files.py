@@ -21,16 +21,28 @@ def write_atomic(path: Path, text: str) -> None:
 
 def commit_folder(temporary: Path, final: Path) -> None:
     """Makes the folder durable and gives it its final name, in place of an older one."""
-    for file in temporary.iterdir():
-        sync(file)
+    for path in temporary.rglob("*"):
+        sync(path)
     sync(temporary)
-    outdated = final.with_name(f".{final.name}.old")
-    shutil.rmtree(outdated, ignore_errors=True)
-    if final.exists():
-        final.rename(outdated)
+    outdated = _set_aside(final)
     temporary.rename(final)
     sync(final.parent)
     shutil.rmtree(outdated, ignore_errors=True)
+
+
+def remove_folder(path: Path) -> None:
+    """Removes the folder; a kill leaves none of it under its name."""
+    shutil.rmtree(_set_aside(path))
+
+
+def _set_aside(folder: Path) -> Path:
+    """Gives the folder, if it is there, a hidden name to be removed under."""
+    aside = folder.with_name(f".{folder.name.removeprefix('.')}.old")
+    if aside != folder:
+        shutil.rmtree(aside, ignore_errors=True)
+        if folder.exists():
+            folder.rename(aside)
+    return aside
 
 
 def empty_folder(path: Path) -> Path:

@@ -18,7 +18,7 @@ from torch import Tensor
 from rpeg.lifetime import die_with_parent
 from rpeg.resources import resource
 from rpeg.runtime import checkpoint, world
-from rpeg.runtime.checkpoint import Part, Stateful
+from rpeg.runtime.checkpoint import Sharded, State, Stateful
 from rpeg.runtime.clock import RunClock
 from rpeg.runtime.errors import LayoutFailure, RuntimeFailure, report_failures
 from rpeg.runtime.export import Exportable, export_model, newest_export, record_export
@@ -97,7 +97,7 @@ class Run:
         """Where completions and rewards come from."""
         self._lock = lock
         self._has_groups = False
-        self._parts: list[Part] = []
+        self._state = State()
         self._stop_requested = False
         self._keep: int | None = None
         self._notes: dict[str, str] = {}
@@ -133,15 +133,13 @@ class Run:
         shipped = resource("models") / source.removeprefix("models/")
         return shipped if shipped.exists() else path
 
-    def attach(
-        self, name: str, part: Stateful, *, shard: str = "", writes: bool | None = None
-    ) -> None:
-        """Makes `part` belong to every checkpoint.
+    def attach(self, name: str, part: Stateful) -> None:
+        """Makes `part`, which is the same on every process, belong to every checkpoint."""
+        self._state.parts[name] = part
 
-        `shard` names the piece that this process holds of a sharded part; `writes` says who writes
-        it (default: process 0).
-        """
-        self._parts.append(Part(name, part, shard, world.rank() == 0 if writes is None else writes))
+    def attach_model(self, name: str, model: Sharded) -> None:
+        """Makes a trained model belong to every checkpoint."""
+        self._state.models[name] = model
 
     def log(self, name: str, value: float, weight: float = 1.0, how: How = "mean") -> None:
         """Adds to a metric of this step; see `rpeg.runtime.metrics`."""
@@ -172,9 +170,12 @@ class Run:
         """Goes back to the newest checkpoint or the beginning; forgets what was logged past it."""
         if self.done:
             return
-        self.step = checkpoint.restore(self.folder.checkpoints, self._parts)
+        restored = checkpoint.restore(self.folder.checkpoints, self._state)
+        self.step = restored.step
         if self._logbook is not None:
             self._logbook.rewind(self.step)
+            for note in restored.notes:
+                print(f"note: {note}", flush=True)
             if self.step:
                 print(f"resuming {self.record.pipeline} after step {self.step}", flush=True)
 
@@ -256,5 +257,5 @@ class Run:
                 self._logbook.note(topics)
             self._logbook.write({"step": self.step, "seconds": seconds, **values}, spans)
         if self._keep is not None:
-            checkpoint.save(self.folder.checkpoints, self.step, self._parts, self._keep)
+            checkpoint.save(self.folder.checkpoints, self.step, self._state, self._keep)
             self._keep = None

@@ -15,7 +15,7 @@ from rpeg.runtime.errors import ModelFailure
 from rpeg.runtime.examples import Examples, ModelInputs
 from rpeg.runtime.groups import Groups
 from rpeg.runtime.interfaces import NamedTensors
-from rpeg.runtime.layout import AdamW, MicroBatch
+from rpeg.runtime.layout import AdamW, Layout, MicroBatch
 from rpeg.runtime.losses import Aggregation, Totals, token_weights
 from rpeg.runtime.model_source import ModelSource, open_source
 from rpeg.runtime.schedule import learning_rate
@@ -120,9 +120,12 @@ class Model:
             raise ModelFailure(f"`{self.name}` is a {self.role}, which has no {what}")
 
     def _per_token(self, examples: Examples) -> Tensor:
-        every = torch.arange(len(examples))
-        parts = list(microbatches(every, examples.lengths, self.micro_batch))
+        parts = self._microbatches(examples, torch.arange(len(examples)))
         return self.replica.per_token(examples, parts)
+
+    def _microbatches(self, examples: Examples, rows: Tensor) -> list[list[int]]:
+        """Without rows, this process idles along with those that have some."""
+        return microbatches(rows, examples.lengths, self.micro_batch, self.replica.rounds)
 
 
 class FrozenModel(Model):
@@ -161,7 +164,7 @@ class Trainer(Model):
         self.version = 0
         """Finished steps: 0 = initial weights."""
         self._optimizer = Optimizer(self.replica, optimizer)
-        run.attach(name, self, shard=self._shard(), writes=self._writes())
+        run.attach_model(name, self)
 
     def update(
         self,
@@ -222,14 +225,12 @@ class Trainer(Model):
 
         def loss(logits: Tensor, inputs: ModelInputs, micro: list[int]) -> Any:
             out = self.replica.outputs(logits, inputs, temperature, entropy=entropy)
-            if len(rows):
-                self.run.oracle.trained(self, examples, micro, out.logprob)
-            weights = weighing.weights(inputs.mask, idle=not len(rows))
-            return _loss_and_report(out, terms, micro, weights)
+            self.run.oracle.trained(self, examples, micro, out.logprob)
+            weights = weighing.weights(inputs.mask, idle=not micro)
+            return _loss_and_report(out, terms, micro or [0], weights)
 
         self._optimizer.zero_grad()
-        own = list(microbatches(rows, examples.lengths, self.micro_batch)) if len(rows) else [[0]]
-        reports = self.replica.run(examples, own, loss)
+        reports = self.replica.run(examples, self._microbatches(examples, rows), loss)
         lr = learning_rate(self.settings, self.version, self.horizon)
         norm = self._optimizer.step(lr)
         self.run.oracle.stepped(self, norm)
@@ -247,32 +248,28 @@ class Trainer(Model):
         prefix = "" if self.role == "policy" else f"{self.name}/"
         self.run.log(prefix + name, value, weight, how)
 
-    def state_dict(self) -> dict[str, Any]:
-        """This process's shard of weights and optimizer, and the version."""
-        weights = {name: p.detach() for name, p in self.replica.module.named_parameters()}
-        return {
-            "version": self.version,
-            "weights": weights,
-            "optimizer": self._optimizer.state_dict(),
-        }
+    @property
+    def layout(self) -> Layout:
+        """How it is spread over processes."""
+        return self.groups.layout
 
-    @torch.no_grad()
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Puts `state_dict` back."""
-        self.version = state["version"]
-        for name, parameter in self.replica.module.named_parameters():
-            parameter.copy_(state["weights"][name])
-        self._optimizer.load_state_dict(state["optimizer"])
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of its weights."""
+        dtype: torch.dtype = self.replica.config.params_dtype
+        return dtype
 
-    def _shard(self) -> str:
-        """Which piece of the state this process holds; empty if every process holds all of it."""
-        layout = self.groups.layout
-        widths = [("tp", layout.tp), ("pp", layout.pp), *([("dp", layout.dp)] * layout.zero)]
-        groups = {"tp": self.groups.tp, "pp": self.groups.pp, "dp": self.groups.dp}
-        return "-".join(f"{axis}{groups[axis].rank()}" for axis, width in widths if width > 1)
+    def save_shards(self, folder: Path) -> None:
+        """Writes weights, optimizer and version into an empty folder. Collective."""
+        from rpeg.runtime.megatron import storage
 
-    def _writes(self) -> bool:
-        return self.groups.layout.zero > 0 or self.groups.dp_rank == 0
+        storage.save(folder, self.replica, self._optimizer, {"version": self.version})
+
+    def load_shards(self, folder: Path) -> None:
+        """Reads what `save_shards` wrote, under any layout. Collective."""
+        from rpeg.runtime.megatron import storage
+
+        self.version = storage.load(folder, self.replica, self._optimizer)["version"]
 
 
 @dataclass(frozen=True)
@@ -283,7 +280,7 @@ class _Weighing:
     totals: Totals
 
     def weights(self, mask: Tensor, *, idle: bool) -> Tensor:
-        """[batch, tokens]; an idle process takes part with weights of zero."""
+        """[batch, tokens]; an idle micro-batch takes part with weights of zero."""
         return (
             torch.zeros_like(mask, dtype=torch.float32)
             if idle

@@ -39,14 +39,6 @@ class Sum:
         self.value = state["value"]
 
 
-class Shard(Sum):
-    """Sharded state: each process keeps its own piece."""
-
-    def __init__(self, run: Run, rank: int) -> None:
-        self.value = torch.full((1,), rank)
-        run.attach("shard", self, shard=f"part{rank}", writes=True)
-
-
 class EchoEngine:
     """Answers `k` to prompt `k`, and to odd ones with a letter more."""
 
@@ -82,7 +74,7 @@ def main() -> None:
     groups = run.groups(Layout(dp=int(os.environ["DP"]), tp=2 // int(os.environ["DP"])))
     train = PromptData(run, "train", source="rows.jsonl")
     correct = Verifier(run, "correct", source="python:my_rewards:reward")
-    total, shard, engine = Sum(run), Shard(run, torch.distributed.get_rank()), EchoEngine()
+    total, engine = Sum(run), EchoEngine()
     run.restore()
     for i in run.loop():
         y, _ = engine.generate(train.batch(size=4), n=2)
@@ -96,7 +88,6 @@ def main() -> None:
             os._exit(1)
         run.log("share", groups.dp_rank, weight=3 if groups.dp_rank else 1)
         run.log("total", float(total.value))
-        run.log("shard", float(shard.value))
         run.report(y, acc=correct.score(y))
         if run.every(i, steps=2):
             evaluate(engine, train, correct, name="all", limit=9, max_tokens=4)

@@ -65,13 +65,10 @@ def check_run(folder: Path) -> None:
         in_evaluation = 1 if "eval/all" in line else 0
         sevens = [r["prompt"] for r in rollouts].count("7")
         assert line["verifier/correct/failed"] == sevens + in_evaluation
-        assert line["shard"] == 0.5
     assert [line["eval/all"] for line in metrics if "eval/all" in line] == [round(5 / 9, 9)] * 2
     assert sorted(p.name for p in (run / "checkpoints" / "step-000004").iterdir()) == [
         "manifest.json",
         "run.pt",
-        "shard.part0.pt",
-        "shard.part1.pt",
         "sum.pt",
         "train.pt",
     ]

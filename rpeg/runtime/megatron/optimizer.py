@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from megatron.core.distributed import (
@@ -18,6 +18,28 @@ from rpeg.runtime.layout import AdamW
 from rpeg.runtime.megatron.config import DTYPES
 from rpeg.runtime.megatron.replica import Replica
 
+MOMENTS = ("exp_avg", "exp_avg_sq")
+"""Of the gradient and of its square, as torch names them."""
+
+
+@dataclass(frozen=True)
+class Master:
+    """What Adam updates of a parameter on this process."""
+
+    name: str
+    """The parameter's."""
+    tensor: Tensor
+    """Adam's own tensor."""
+    begin: int
+    """Index of its first element in the parameter, row by row."""
+    is_copy: bool
+    """It is a float32 copy; otherwise it is, or shares memory with, the parameter."""
+
+    @property
+    def flat(self) -> Tensor:
+        """Its elements, without gradient."""
+        return self.tensor.detach().view(-1)
+
 
 class Optimizer:
     """AdamW over all processes of a replica's layout: reduced gradients, one global norm.
@@ -30,21 +52,31 @@ class Optimizer:
         # The loss carries its weights: gradients are summed over processes, never averaged.
         config.calculate_per_token_loss = True
         config.finalize_model_grads_func = finalize_model_grads
-        self._ddp = DistributedDataParallel(
-            config,
-            DistributedDataParallelConfig(grad_reduce_in_fp32=True, use_distributed_optimizer=zero),
-            replica.module,
-            pg_collection=replica.collection,
+        settings_of_ddp = DistributedDataParallelConfig(
+            grad_reduce_in_fp32=True, use_distributed_optimizer=zero
         )
-        replica.wrapped = self._ddp
+        self._ddp = [
+            DistributedDataParallel(
+                config,
+                settings_of_ddp,
+                module,
+                disable_bucketing=chunk > 0,
+                pg_collection=replica.collection,
+            )
+            for chunk, module in enumerate(replica.chunks)
+        ]
+        replica.wrapped = [*self._ddp]
         self._clip = settings.grad_clip
         self._optimizer = get_megatron_optimizer(
             _optimizer_config(settings, config.params_dtype, zero),
-            [self._ddp],
+            self._ddp,
             use_gloo_process_groups=False,
             pg_collection=replica.collection,
         )
         (self._part,) = self._optimizer.chained_optimizers
+        self.sharded = zero
+        """Data-parallel replicas share the state out among them."""
+        self._parameters = replica.parameters()
         # Megatron-Core only notes who decays; its scheduler, which would heed it, isn't used here.
         for group in self._optimizer.param_groups:
             group["weight_decay"] = settings.weight_decay * group["wd_mult"]
@@ -52,15 +84,16 @@ class Optimizer:
 
     @torch.no_grad()
     def _load_masters(self, replica: Replica) -> None:
-        parameters = dict(replica.module.named_parameters())
+        masters = {master.name: master for master in self.masters() if master.is_copy}
         for name, shard in replica.map.shards(replica.source.read):
-            master = getattr(parameters[name], "main_param", None)
-            if master is not None and master.shape == shard.shape:
-                master.copy_(shard)
+            if name in masters:
+                flat = masters[name].flat
+                flat.copy_(shard.reshape(-1)[masters[name].begin :][: len(flat)])
 
     def zero_grad(self) -> None:
         """Forgets the gradients: those in the buffer, and the optimizer's names for them."""
-        self._ddp.zero_grad_buffer()
+        for chunk in self._ddp:
+            chunk.zero_grad_buffer()
         self._optimizer.zero_grad()
 
     def step(self, lr: float) -> float:
@@ -71,24 +104,36 @@ class Optimizer:
         _, clipped_norm, _ = self._optimizer.step()
         return float(clipped_norm if norm is None else norm)
 
-    def masters(self) -> Iterator[Tensor]:
-        """The tensors that the inner optimizer updates: this process's, in a fixed order."""
-        for group in self._part.optimizer.param_groups:
-            yield from group["params"]
+    def masters(self) -> Iterator[Master]:
+        """What Adam updates here, in a fixed order."""
+        for name, parameter in self._parameters.items():
+            if not self.sharded:
+                tensor = getattr(parameter, "main_param", parameter)
+                yield Master(name, tensor, 0, is_copy=tensor is not parameter)
+            elif parameter in self._part.model_param_group_index_map:
+                group, place = self._part.model_param_group_index_map[parameter]
+                owned = self._part._get_model_param_range_map(parameter)["param"]
+                tensor = self._part.optimizer.param_groups[group]["params"][place]
+                yield Master(name, tensor, owned.start, is_copy=tensor.dtype != parameter.dtype)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Moments, step counts and master weights of this process."""
-        return {
-            "inner": self._part.optimizer.state_dict(),
-            "masters": [master.detach() for master in self.masters()],
-        }
+    def moments(self, master: Master) -> dict[str, Tensor]:
+        """Adam's running means of a master's gradient and of its square, flat."""
+        state = self._part.optimizer.state[master.tensor]
+        return {name: state[name].view(-1) for name in MOMENTS}
 
-    @torch.no_grad()
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Puts `state_dict` back."""
-        self._part.optimizer.load_state_dict(state["inner"])
-        for master, saved in zip(self.masters(), state["masters"], strict=True):
-            master.copy_(saved)
+    @property
+    def adam_steps(self) -> int:
+        """Updates that Adam has counted; it counts them apart for each tensor."""
+        counts = {int(state["step"]) for state in self._part.optimizer.state.values()}
+        assert len(counts) <= 1, f"every step updates every tensor: {counts}"
+        return max(counts, default=0)
+
+    def allocate(self, adam_steps: int) -> None:
+        """Makes room for moments, to be filled, after so many updates."""
+        for master in self.masters():
+            state = self._part.optimizer.state[master.tensor]
+            state["step"] = torch.tensor(float(adam_steps))
+            state |= {name: torch.zeros_like(master.tensor) for name in MOMENTS}
 
 
 def _optimizer_config(settings: AdamW, dtype: torch.dtype, zero: bool) -> OptimizerConfig:

@@ -24,7 +24,7 @@ from megatron.core.tensor_parallel import set_tensor_model_parallel_attributes  
 
 from rpeg.runtime.megatron.config import transformer_config  # noqa: E402
 from rpeg.runtime.megatron.model import CompletionModel, collection  # noqa: E402
-from rpeg.runtime.megatron.weights import WeightMap  # noqa: E402
+from rpeg.runtime.megatron.weights import WeightMap, local_name  # noqa: E402
 
 Rows = list[int]
 Pass = Callable[[Tensor, ModelInputs, Rows], Any]
@@ -39,9 +39,13 @@ class Replica:
         self.groups = groups
         self.config = transformer_config(source.shape, groups.layout, dtype)
         self.collection = collection(groups)
-        self.module = CompletionModel(self.config, source.shape, groups).to(device())
-        self.wrapped: torch.nn.Module = self.module
-        """The module, inside the data-parallel wrapper once it is trained."""
+        self.chunks = [
+            CompletionModel(self.config, source.shape, groups, chunk).to(device())
+            for chunk in range(groups.layout.vpp)
+        ]
+        """What this pipeline stage holds of the model, input to output."""
+        self.wrapped: list[torch.nn.Module] = [*self.chunks]
+        """The chunks, inside the data-parallel wrapper once they are trained."""
         self.map = WeightMap(source.shape, groups)
         has_logits = groups.last_stage and not source.shape.critic
         self._vocab = self._vocab_shard() if has_logits else None
@@ -49,7 +53,7 @@ class Replica:
         self.load(source.read)
 
     def _vocab_shard(self) -> VocabShard:
-        width = self.module.output_layer.output_size_per_partition
+        width = self.chunks[-1].output_layer.output_size_per_partition
         pad = self.source.tokenizer.pad_id
         return VocabShard(self.groups.tp, width, self.source.shape.vocab, pad)
 
@@ -58,23 +62,31 @@ class Replica:
 
         Megatron-Core does it while it draws weights, which it doesn't do here.
         """
-        parameters = dict(self.module.named_parameters())
+        parameters = self.parameters()
         for unit in self.map.local_units():
             parameter = parameters[unit.name]
             if unit.dim is not None and not hasattr(parameter, "tensor_model_parallel"):
                 set_tensor_model_parallel_attributes(parameter, True, unit.dim, 1)
 
+    def parameters(self) -> dict[str, torch.nn.Parameter]:
+        """This process's parameters under their names in the weight map."""
+        return {
+            local_name(chunk, name): parameter
+            for chunk, module in enumerate(self.chunks)
+            for name, parameter in module.named_parameters()
+        }
+
     @torch.no_grad()
     def load(self, read: Callable[[str], Tensor]) -> None:
         """Sets the parameters from whole tensors under Hugging Face names."""
-        parameters = dict(self.module.named_parameters())
+        parameters = self.parameters()
         for name, shard in self.map.shards(read):
             parameters.pop(name).copy_(shard)
         assert not parameters, f"not loaded: {sorted(parameters)}"
 
     def named_tensors(self) -> Iterator[tuple[str, Tensor]]:
         """The weights, whole, under Hugging Face names. Collective over tp and pp."""
-        local = {name: p.detach() for name, p in self.module.named_parameters()}
+        local = {name: p.detach() for name, p in self.parameters().items()}
         return self.map.whole(local)
 
     def outputs(
@@ -96,6 +108,8 @@ class Replica:
         result = torch.zeros(examples.tokens.shape)
 
         def collect(logits: Tensor, inputs: ModelInputs, rows: Rows) -> None:
+            if not rows:
+                return
             out = self.outputs(logits, inputs, examples.temperature)
             found = out.values if self.source.shape.critic else out.logprob
             result[rows, : inputs.mask.shape[1]] = found.cpu()
@@ -114,20 +128,26 @@ class Replica:
         """Runs every micro-batch through all stages; backwards too, from the loss that `last`
         gives.
 
-        Training, `last` answers (loss, report); else anything. Returns the last stage's reports.
+        Training, `last` answers (loss, report); else anything. Returns the last stage's reports. A
+        micro-batch without rows is idle: it takes part with the inputs of row 0. Chunked stages
+        want `Replica.rounds` micro-batches or a multiple.
         """
-        multiple = self.groups.layout.tp if self.groups.layout.sp else 1
+        layout = self.groups.layout
+        multiple = layout.tp if layout.sp else 1
 
         def forward_step(batches: Iterator[Rows], model: torch.nn.Module) -> tuple[Tensor, Any]:
             rows = next(batches)
-            inputs = examples.inputs(rows, multiple).to(device())
+            inputs = examples.inputs(rows or [0], multiple).to(device())
             logits = model(inputs.input_ids, inputs.positions)
             return logits, partial(_finish, last=last, inputs=inputs, rows=rows)
 
-        schedule = get_forward_backward_func(pp_size=self.groups.pp.size(), vp_size=None)
+        several = layout.vpp > 1
+        schedule = get_forward_backward_func(
+            pp_size=layout.pp, vp_size=layout.vpp if several else None
+        )
         reports: list[Any] = schedule(
             forward_step_func=forward_step,
-            data_iterator=iter(microbatches),
+            data_iterator=[iter(microbatches) for _ in self.chunks],
             model=self.wrapped,
             num_microbatches=len(microbatches),
             seq_length=0,
@@ -138,6 +158,13 @@ class Replica:
             p2p_communicator=self._communicator(),
         )
         return reports
+
+    @property
+    def rounds(self) -> int:
+        """What the number of micro-batches is a multiple of: chunks take turns in rounds of one
+        micro-batch for each pipeline stage.
+        """
+        return self.groups.layout.pp if self.groups.layout.vpp > 1 else 1
 
     def _communicator(self) -> P2PCommunicator | None:
         pipelined = self.groups.pp.size() > 1

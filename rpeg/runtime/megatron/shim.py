@@ -55,6 +55,7 @@ def install() -> bool:
 
 
 def _import_everything_used() -> None:
+    import megatron.core.dist_checkpointing.strategies.torch
     import megatron.core.distributed
     import megatron.core.models.gpt
     import megatron.core.optimizer

@@ -206,13 +206,3 @@ def test_a_checkpoint_without_a_part_names_it(launch: Launch, train: Train) -> N
     longer.attach("critic", Counter(longer))
     with pytest.raises(CheckpointFailure, match=r"no critic\.pt.*counter\.pt"):
         longer.restore()
-
-
-def test_a_damaged_checkpoint_names_the_way_out(launch: Launch, train: Train) -> None:
-    run = launch()
-    train(run)
-    (run.folder.checkpoints / "step-000004" / "counter.pt").write_bytes(b"PK")
-    longer = launch(steps=6)
-    Counter(longer)
-    with pytest.raises(CheckpointFailure, match=r"delete .*step-000004"):
-        longer.restore()

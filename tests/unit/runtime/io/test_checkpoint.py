@@ -1,0 +1,144 @@
+"""Checkpoints: what is refused and by which name, what is kept, what a kill leaves behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from rpeg.runtime.checkpoint import (
+    Restored,
+    State,
+    newest_sound,
+    restore,
+    save,
+    saved_steps,
+    verified,
+)
+from rpeg.runtime.errors import CheckpointFailure
+from rpeg.runtime.manifest import Manifest
+
+
+class Number:
+    """A part of the state: one tensor."""
+
+    def __init__(self, value: float = 0.0) -> None:
+        self.value = torch.full((64,), value)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"value": self.value}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.value = state["value"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Checkpoints of the steps 10, 20 and 30; each holds its step."""
+    for step in (10, 20, 30):
+        save(tmp_path, step, State({"number": Number(step)}), keep=3)
+    return tmp_path
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def damaged_manifest(checkpoint: Path) -> None:
+    flip(checkpoint / "manifest.json")
+
+
+def older_format(checkpoint: Path) -> None:
+    manifest = {"step": 30, "processes": 1, "files": ["number.pt"]}
+    (checkpoint / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "cut short": (lambda c: cut(c / "number.pt"), "number.pt: "),
+    "a byte flipped": (lambda c: flip(c / "number.pt"), "number.pt: its checksum differs"),
+    "a file lost": (lambda c: (c / "number.pt").unlink(), "number.pt: missing"),
+    "manifest changed": (damaged_manifest, "manifest.json: its checksum differs"),
+    "manifest lost": (lambda c: (c / "manifest.json").unlink(), "manifest.json: missing"),
+    "older format": (older_format, "manifest.json: written by another version of rpeg"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_checkpoint_is_refused_by_name_and_the_one_before_used(
+    folder: Path, damage: str
+) -> None:
+    inflict, said = DAMAGES[damage]
+    inflict(folder / "step-000030")
+    number = Number()
+    restored = restore(folder, State({"number": number}))
+    assert restored.step == number.value[0] == 20
+    (note,) = restored.notes
+    assert note.startswith(f"checkpoint step-000030 is damaged: {said}")
+    assert newest_sound(folder) == (20, [note])
+
+
+def test_every_single_byte_of_the_manifest_counts(folder: Path) -> None:
+    path = folder / "step-000030" / "manifest.json"
+    whole = path.read_bytes()
+    for k in range(len(whole)):
+        path.write_bytes(whole[:k] + bytes([whole[k] ^ 4]) + whole[k + 1 :])
+        assert verified(path.parent), f"byte {k}"
+    path.write_bytes(whole)
+    assert verified(path.parent) == []
+
+
+def test_where_none_is_sound_all_are_named(folder: Path) -> None:
+    for step in saved_steps(folder):
+        flip(folder / f"step-{step:06d}" / "number.pt")
+    with pytest.raises(CheckpointFailure, match=r"step-000030 .*step-000020 .*step-000010") as info:
+        restore(folder, State({"number": Number()}))
+    assert f"delete {folder}" in str(info.value)
+
+
+def test_without_checkpoints_a_run_begins(tmp_path: Path) -> None:
+    assert restore(tmp_path / "none", State({"number": Number()})) == Restored()
+
+
+def test_the_newest_stay(folder: Path) -> None:
+    save(folder, 40, State({"number": Number(40)}), keep=2)
+    assert saved_steps(folder) == [30, 40]
+    assert sorted(path.name for path in folder.iterdir()) == ["step-000030", "step-000040"]
+
+
+def test_damaged_checkpoints_never_push_out_the_sound_one(folder: Path) -> None:
+    for step in (20, 30):
+        flip(folder / f"step-{step:06d}" / "number.pt")
+    state = State({"number": Number()})
+    assert restore(folder, state).step == 10
+    save(folder, 20, state, keep=1)
+    assert saved_steps(folder) == [20]
+    assert verified(folder / "step-000020") == []
+
+
+def test_leftovers_of_killed_processes_go(folder: Path) -> None:
+    for name in (".step-000040.tmp", ".step-000010.old"):
+        (folder / name / "actor").mkdir(parents=True)
+    restore(folder, State({"number": Number()}))
+    assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_disk_that_refuses_is_a_failure_with_its_reason(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Manifest, "write", refuse)
+    with pytest.raises(CheckpointFailure, match="No space left on device"):
+        save(folder, 40, State({"number": Number(40)}), keep=1)
+    assert saved_steps(folder) == [10, 20, 30]
