@@ -10,10 +10,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rpeg.runtime.errors import ModelFailure
+from rpeg.runtime.checkpoint import (
+    load_weights,
+    model_folder,
+    newest_sound,
+    saved_models,
+    saved_steps,
+    verified,
+)
+from rpeg.runtime.errors import CheckpointFailure, ModelFailure
 from rpeg.runtime.export import newest_export
+from rpeg.runtime.folder import RunFolder
 from rpeg.runtime.groups import device
 from rpeg.runtime.interfaces import NamedTensors
+from rpeg.runtime.manifest import NAME as MANIFEST
+from rpeg.runtime.manifest import Manifest
 from rpeg.runtime.model_source import ModelSource, open_source
 from rpeg.runtime.shape import ModelShape
 from rpeg.runtime.tokenizer import Tokenizer
@@ -38,6 +49,8 @@ class SavedModel:
     """Reads its weights, whole."""
     version: int = 0
     """Finished steps, where that is known."""
+    notes: tuple[str, ...] = ()
+    """Newer checkpoints that were refused, and why."""
 
     @property
     def hf_folder(self) -> Path:
@@ -75,8 +88,64 @@ def open_saved(
             raise ModelFailure(f"{where} is one model: --step and --model are for runs")
         folder = newest_export([runs.resolve()], where) if where.startswith("run:") else path
         return _of_folder(where, open_source(folder, where, seed=0))
+    if (path / MANIFEST).is_file():
+        if step is not None:
+            raise ModelFailure(f"{where} is one checkpoint: --step is for the folder of a run")
+        return _of_checkpoint(_sound(path), model)
+    run = RunFolder(path)
+    if run.read() is not None or run.checkpoints.is_dir():
+        return _of_run(run.checkpoints, step, model)
     found = "holds no model" if path.exists() else "does not exist"
     raise ModelFailure(f"{where} {found}: name {PLACES}")
+
+
+def _of_run(checkpoints: Path, step: int | None, model: str | None) -> SavedModel:
+    steps = saved_steps(checkpoints)
+    if not steps:
+        raise CheckpointFailure(
+            f"{checkpoints.parent} holds no checkpoint: a pipeline writes them with `checkpoint()`"
+        )
+    if step is None:
+        newest, notes = newest_sound(checkpoints)
+        return _of_checkpoint(_step_folder(checkpoints, newest), model, tuple(notes))
+    if step not in steps:
+        there = ", ".join(map(str, steps))
+        raise CheckpointFailure(f"{checkpoints} holds no step {step}; there is: {there}")
+    return _of_checkpoint(_sound(_step_folder(checkpoints, step)), model)
+
+
+def _step_folder(checkpoints: Path, step: int) -> Path:
+    return checkpoints / f"step-{step:06d}"
+
+
+def _sound(checkpoint: Path) -> Path:
+    """The checkpoint, which was read as a whole. Raises CheckpointFailure if it is damaged."""
+    damages = verified(checkpoint)
+    if damages:
+        others = ", ".join(str(step) for step in saved_steps(checkpoint.parent))
+        raise CheckpointFailure(
+            f"checkpoint {checkpoint} is damaged: {'; '.join(damages)}. "
+            f"Put a sound copy back, or name another step ({others})"
+        )
+    return checkpoint
+
+
+def _of_checkpoint(checkpoint: Path, model: str | None, notes: tuple[str, ...] = ()) -> SavedModel:
+    names = saved_models(checkpoint)
+    if model is None and len(names) > 1:
+        raise ModelFailure(f"{checkpoint} holds {' and '.join(names)}: choose one with --model")
+    if not names or model not in (None, *names):
+        there = ", ".join(names) or "none"
+        raise ModelFailure(f"{checkpoint} holds no trained model {model or ''}; there is: {there}")
+    name = model or names[0]
+    return SavedModel(
+        title=f"{checkpoint} ({name})",
+        name=name,
+        source=ModelSource(model_folder(checkpoint, name), seed=0),
+        read=lambda: load_weights(checkpoint, name),
+        version=Manifest.read(checkpoint).step,
+        notes=notes,
+    )
 
 
 def _of_folder(where: str, source: ModelSource) -> SavedModel:

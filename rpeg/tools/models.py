@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -75,10 +76,13 @@ def runtime_failures() -> Iterator[None]:
 
 
 def opened(options: argparse.Namespace) -> SavedModel:
-    """The model that the options name. Raises RuntimeFailure."""
+    """The model that the options name; prints what is to be known of it. Raises RuntimeFailure."""
     from rpeg.runtime.saved import open_saved
 
-    return open_saved(options.where, step=options.step, model=options.model)
+    model = open_saved(options.where, step=options.step, model=options.model)
+    for note in model.notes:
+        print(f"note: {note}", file=sys.stderr)
+    return model
 
 
 def host(options: argparse.Namespace) -> Standalone:

@@ -30,7 +30,7 @@ rpeg-opt prints and rewrites the graph of a pipeline.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; its exit code: 0 done, 1 a problem with the input, 2 a wrong call."""
-    options = _parser().parse_args(arguments)
+    options = _parsed(arguments)
     command = importlib.import_module(f"rpeg.tools.commands.{options.command}")
     try:
         code: int = command.run(options)
@@ -46,6 +46,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options. argparse reads `PROMPT ...` in one place only: those after options come here."""
+    parser = _parser()
+    options, rest = parser.parse_known_args(arguments)
+    if hasattr(options, "prompts") and not any(word[:1] == "-" and word != "-" for word in rest):
+        options.prompts += rest
+    elif rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    return options
 
 
 def _parser() -> argparse.ArgumentParser:

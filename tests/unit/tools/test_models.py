@@ -102,6 +102,14 @@ def test_blocks_for_people(shell: Shell, hf: Path) -> None:
     assert done.out == "".join(blocks)
 
 
+def test_prompts_stand_anywhere(shell: Shell, hf: Path) -> None:
+    asked = [one["prompt"] for one in generated(shell, "1=", "--seed", "3", "2=", "-n", "1", "3=")]
+    assert asked == ["1=", "2=", "3="]
+    done = shell("generate", "m", "1=", "--sead", "3")
+    assert done.code == 2
+    assert "unrecognized arguments: --sead" in done.err
+
+
 def test_prompts_from_elsewhere(shell: Shell, hf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prompts = ["0+0=", "1+1=", "2+2="]
     typed = generated(shell, *prompts)
