@@ -92,6 +92,8 @@ class Groups:
     """Shards of one whole model."""
     ends: dist.ProcessGroup | None
     """The first and the last pipeline stage, where this process is one of them."""
+    everyone: dist.ProcessGroup
+    """All shards of all replicas: who shares one gradient norm."""
     alone: dist.ProcessGroup
     """This process only."""
 
@@ -116,6 +118,7 @@ class Groups:
             dp_cp=group("dp", "cp"),
             tp_pp=group("tp", "pp"),
             ends=_ends(layout),
+            everyone=group(*AXES),
             alone=group(),
         )
 

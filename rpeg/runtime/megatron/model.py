@@ -39,7 +39,7 @@ def collection(groups: Groups) -> ProcessGroupCollection:
         expt_dp=groups.dp_cp,
         tp_ep=groups.tp,
         tp_ep_pp=groups.tp_pp,
-        intra_dist_opt=groups.dp_cp,
+        intra_dist_opt=groups.everyone,
     )
 
 
