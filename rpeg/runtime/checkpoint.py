@@ -98,7 +98,7 @@ def save(folder: Path, step: int, state: State, keep: int) -> None:
 
     Raises CheckpointFailure if the disk refuses it; the older checkpoints are still there then.
     """
-    temporary = folder / f".{_name(step)}.tmp"
+    temporary = folder / f".{step_name(step)}.tmp"
     try:
         world.on_first(lambda: _write_plain(empty_folder(temporary), state))
         for name, model in state.models.items():
@@ -130,12 +130,12 @@ def _write_plain(temporary: Path, state: State) -> None:
 def _commit(temporary: Path, manifest: Manifest, keep: int) -> None:
     folder = temporary.parent
     manifest.write(temporary)
-    commit_folder(temporary, folder / _name(manifest.step))
+    commit_folder(temporary, folder / step_name(manifest.step))
     # A later step belongs to a history that was refused when this launch started.
     steps = saved_steps(folder)
     kept = [step for step in steps if step <= manifest.step][-keep:]
     for step in set(steps).difference(kept):
-        remove_folder(folder / _name(step))
+        remove_folder(folder / step_name(step))
 
 
 def restore(folder: Path, state: State) -> Restored:
@@ -147,7 +147,7 @@ def restore(folder: Path, state: State) -> Restored:
     step, notes = newest_sound(folder, _verified_together)
     if not step:
         return Restored()
-    checkpoint = folder / _name(step)
+    checkpoint = folder / step_name(step)
     manifest = Manifest.read(checkpoint)
     for name, part in state.parts.items():
         part.load_state_dict(_read_plain(checkpoint, f"{name}.pt"))
@@ -173,7 +173,9 @@ def _moved(manifest: Manifest, state: State) -> list[str]:
     for name, model in state.models.items():
         then, now = manifest.layouts[name], asdict(model.layout)
         if then != now:
-            settings = f"{_settings(now)}; {_name(manifest.step)} was written on {_settings(then)}"
+            settings = (
+                f"{_settings(now)}; {step_name(manifest.step)} was written on {_settings(then)}"
+            )
             lines.append(f"`{name}` goes on on another layout: {settings}")
     return lines
 
@@ -199,11 +201,11 @@ def newest_sound(
     """
     notes: list[str] = []
     for step in reversed(saved_steps(folder)):
-        found = verify(folder / _name(step))
+        found = verify(folder / step_name(step))
         if not found:
             return step, notes
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        notes.append(f"checkpoint {_name(step)} is damaged: {found[0]}{more}")
+        notes.append(f"checkpoint {step_name(step)} is damaged: {found[0]}{more}")
     if notes:
         raise CheckpointFailure(
             f"no checkpoint in {folder} can be used: {'; '.join(notes)}. "
@@ -271,5 +273,6 @@ def _read_plain(checkpoint: Path, file: str) -> dict[str, Any]:
     return state
 
 
-def _name(step: int) -> str:
+def step_name(step: int) -> str:
+    """A checkpoint's name in its folder."""
     return f"step-{step:06d}"

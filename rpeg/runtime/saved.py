@@ -16,6 +16,7 @@ from rpeg.runtime.checkpoint import (
     newest_sound,
     saved_models,
     saved_steps,
+    step_name,
     verified,
 )
 from rpeg.runtime.errors import CheckpointFailure, ModelFailure
@@ -107,15 +108,11 @@ def _of_run(checkpoints: Path, step: int | None, model: str | None) -> SavedMode
         )
     if step is None:
         newest, notes = newest_sound(checkpoints)
-        return _of_checkpoint(_step_folder(checkpoints, newest), model, tuple(notes))
+        return _of_checkpoint(checkpoints / step_name(newest), model, tuple(notes))
     if step not in steps:
         there = ", ".join(map(str, steps))
         raise CheckpointFailure(f"{checkpoints} holds no step {step}; there is: {there}")
-    return _of_checkpoint(_sound(_step_folder(checkpoints, step)), model)
-
-
-def _step_folder(checkpoints: Path, step: int) -> Path:
-    return checkpoints / f"step-{step:06d}"
+    return _of_checkpoint(_sound(checkpoints / step_name(step)), model)
 
 
 def _sound(checkpoint: Path) -> Path:

@@ -34,6 +34,20 @@ def model_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def data_arguments(parser: argparse.ArgumentParser, *, required: bool, what: str) -> None:
+    """Options that name rows: those of `prompts(...)` in a pipeline."""
+    parser.add_argument("--data", required=required, metavar="SOURCE", help=what)
+    parser.add_argument(
+        "--split", metavar="NAME", help="of a folder of .jsonl files, or of hf:NAME"
+    )
+    parser.add_argument(
+        "--data-seed", type=natural, default=0, metavar="N", help="of gym: rows (default: 0)"
+    )
+    parser.add_argument(
+        "--limit", type=positive, metavar="K", help="only the first K rows (default: all)"
+    )
+
+
 def sampling_arguments(parser: argparse.ArgumentParser, *, heat: float) -> None:
     """Options that say how completions are drawn; `heat` is the default temperature."""
     parser.add_argument(
@@ -48,9 +62,6 @@ def sampling_arguments(parser: argparse.ArgumentParser, *, heat: float) -> None:
         default=heat,
         metavar="T",
         help=f"0: the most probable token (default: {heat:g})",
-    )
-    parser.add_argument(
-        "--limit", type=positive, metavar="K", help="only the first K rows of the data"
     )
     parser.add_argument(
         "--seed", type=natural, default=0, metavar="N", help="of the draws (default: 0)"
@@ -96,4 +107,11 @@ def data(host: Standalone, options: argparse.Namespace) -> PromptData:
     """The prompts of `--data`. Raises RuntimeFailure."""
     from rpeg.runtime.data import PromptData
 
-    return PromptData(host, "data", source=options.data, limit=options.limit)
+    return PromptData(
+        host,
+        "data",
+        source=options.data,
+        split=options.split,
+        seed=options.data_seed,
+        limit=options.limit,
+    )

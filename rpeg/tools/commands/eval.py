@@ -12,6 +12,7 @@ from typing import Any
 from rpeg.tools.console import OK
 from rpeg.tools.models import (
     data,
+    data_arguments,
     host,
     model_arguments,
     opened,
@@ -28,12 +29,8 @@ _VERIFIER = "verifier"
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     model_arguments(parser)
-    parser.add_argument(
-        "--data",
-        required=True,
-        metavar="FILE",
-        help="problems: a .jsonl file with `prompt` and `answer`, gym:TASK or hf:NAME",
-    )
+    what = "problems: a .jsonl file with `prompt` and `answer`, gym:TASK or hf:NAME"
+    data_arguments(parser, required=True, what=what)
     parser.add_argument(
         "--verifier",
         required=True,

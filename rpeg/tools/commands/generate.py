@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rpeg.tools.console import OK, USAGE, Failure, decoded, probability
 from rpeg.tools.models import (
     data,
+    data_arguments,
     host,
     model_arguments,
     opened,
@@ -31,9 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "prompts", nargs="*", metavar="PROMPT", help="-: each line of standard input is one"
     )
-    parser.add_argument(
-        "--data", metavar="FILE", help="prompts of a .jsonl file, gym:TASK or hf:NAME"
-    )
+    data_arguments(parser, required=False, what="prompts: a .jsonl file, gym:TASK or hf:NAME")
     sampling_arguments(parser, heat=1.0)
     parser.add_argument(
         "--top-p",

@@ -116,6 +116,16 @@ def test_prompts_from_elsewhere(shell: Shell, hf: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(prompts).encode())))
     assert generated(shell, "-") == typed
     assert generated(shell, "--data", "rows.jsonl", "--limit", "3") == typed
+    (shell.folder / "rows").mkdir()
+    (shell.folder / "rows.jsonl").rename(shell.folder / "rows" / "few.jsonl")
+    assert generated(shell, "--data", "rows", "--split", "few", "--limit", "3") == typed
+
+
+def test_rows_of_a_task(shell: Shell, hf: Path) -> None:
+    """Each is a function of the data's seed."""
+    words = ("--data", "gym:basic_arithmetic", "--limit", "2", "--data-seed")
+    first, other = (shell("generate", "m", *words, seed, "--json") for seed in ("1", "2"))
+    assert "can't encode" in first.err and first.err != other.err
 
 
 @pytest.mark.parametrize(
