@@ -37,7 +37,7 @@ format: $(READY) ## mend style and format in place
 	@$(BIN)/ruff format
 
 docs-check: $(READY) ## run the commands that the documentation shows, compare generated pages
-	@$(BIN)/python -m pytest tests/unit/test_docs_commands.py tests/unit/test_docs_generated.py
+	@$(BIN)/python -m pytest -m "slow or not slow" tests/unit/test_docs_commands.py tests/unit/test_docs_generated.py
 
 wheel: $(READY) ## build the wheel into dist/
 	@$(BIN)/python -m build --wheel --no-isolation

@@ -19,6 +19,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SLOW = {"generate-eval-export.md"}
+"""Pages that train."""
 LENT = ("clusters", "data", "docs", "examples", "models")
 BLOCK = re.compile(r"(?P<skip><!-- not run: .+ -->\n+)?```console\n(?P<body>.*?)^```$", re.M | re.S)
 
@@ -59,7 +61,17 @@ def test_output_is_compared() -> None:
     assert missing(("z", "a"), "a\nz\n") == "a"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(
+            page,
+            id=str(page.relative_to(ROOT)),
+            marks=[pytest.mark.slow] if page.name in SLOW else [],
+        )
+        for page in PAGES
+    ],
+)
 def test_page(page: Path, tmp_path: Path) -> None:
     for name in LENT:
         (tmp_path / name).symlink_to(ROOT / name)

@@ -64,6 +64,21 @@ def generated(shell: Shell, *words: str) -> list[dict[str, Any]]:
     return objects(done.out)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["generate", "m", "1="],
+        ["eval", "m", "--data", "rows.jsonl", "--verifier", "rule:exact_match"],
+        ["export", "m", "-o", "out"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_without_torch(words: list[str], shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rpeg.tools.launching._installed", lambda module: module != "torch")
+    done = shell(*words)
+    assert (done.code, done.err) == (1, "error: running needs torch: pip install 'rpeg[run]'\n")
+
+
 # ---- generate
 
 
