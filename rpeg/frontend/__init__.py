@@ -83,5 +83,5 @@ def _selected(
 
 
 def _digest(file: ast.File) -> str:
-    """SHA-256 of the canonical form, without comments, layout, params and the step count."""
+    """SHA-256 of the canonical form of what is computed: no comments, params, step count, plans."""
     return hashlib.sha256(render(identity(file)).encode()).hexdigest()

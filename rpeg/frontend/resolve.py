@@ -19,12 +19,16 @@ def resolved(pipeline: ast.Pipeline) -> ast.Pipeline:
 
 
 def identity(file: ast.File) -> ast.File:
-    """What a run is known by: params resolved, and the step count left out, so that it may grow."""
-    return replace(file, pipelines=tuple(_uncounted(resolved(p)) for p in file.pipelines))
+    """What a run is known by: what is computed, params resolved.
+
+    The step count may grow, and plans and expectations change: they say where and how long.
+    """
+    return replace(file, pipelines=tuple(_computed(resolved(p)) for p in file.pipelines))
 
 
-def _uncounted(pipeline: ast.Pipeline) -> ast.Pipeline:
-    return replace(pipeline, step=replace(pipeline.step, count=ast.Literal("int", "1")))
+def _computed(pipeline: ast.Pipeline) -> ast.Pipeline:
+    step = replace(pipeline.step, count=ast.Literal("int", "1"))
+    return replace(pipeline, step=step, expects=(), plans=())
 
 
 def _with(node: T, literals: Mapping[str, ast.Literal]) -> T:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import torch
 
-from rpeg.runtime import world
+from rpeg.runtime import jsonl, world
 from rpeg.runtime.errors import ModelFailure
 from rpeg.runtime.files import commit_folder, empty_folder, sync
 from rpeg.runtime.interfaces import NamedTensors
@@ -84,9 +84,13 @@ def _replaceable(target: Path) -> bool:
 def record_export(exports: Path, model: str, target: Path, step: int) -> None:
     """Adds a line to a run's `exports.jsonl`; the path is kept relative to the run's folder."""
     line = {"model": model, "step": step, "path": os.path.relpath(target, exports.parent)}
-    with exports.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
+    jsonl.append(exports, [line])
     sync(exports)
+
+
+def drop_exports_after(exports: Path, step: int) -> None:
+    """Forgets the exports past `step`: a resumed run writes them again."""
+    jsonl.keep(exports, lambda line: bool(line["step"] <= step))
 
 
 def newest_export(runs: Sequence[Path], source: str) -> Path:
@@ -102,7 +106,7 @@ def newest_export(runs: Sequence[Path], source: str) -> Path:
             f"`{source}`: no exports in {exports.parent}; run the pipeline `{pipeline}` first "
             "(it must hold an `export`)"
         )
-    lines = [json.loads(text) for text in exports.read_text(encoding="utf-8").splitlines()]
+    lines = jsonl.read(exports)
     paths = [line["path"] for line in lines if line["model"] == model]
     if not paths:
         known = ", ".join(sorted({line["model"] for line in lines}))

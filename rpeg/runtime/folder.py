@@ -5,6 +5,7 @@ runs/<pipeline>/
   metrics.jsonl    one object a step
   rollouts/        step-000020.jsonl: the completions of a step
   checkpoints/     step-000020/: the state after a step
+  ledger.jsonl     which samples trained which model
   exports.jsonl    where exported models went
   trace.json       what each process did when, for Perfetto
   tb/              TensorBoard
@@ -63,6 +64,10 @@ class RunFolder:
     @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
+
+    @property
+    def ledger(self) -> Path:
+        return self.path / "ledger.jsonl"
 
     @property
     def exports(self) -> Path:

@@ -97,6 +97,10 @@ class SeededHost(Host, Protocol):
         """Of every draw."""
         ...
 
+    def watch(self, register: WeightRegister) -> None:
+        """Has each step's metrics tell the digest of the weights that `register` holds."""
+        ...
+
 
 class Sampled(Protocol):
     """A model as its engine sees it."""

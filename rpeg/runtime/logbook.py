@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rpeg.runtime.clock import Span
+from rpeg.runtime.export import drop_exports_after
 from rpeg.runtime.folder import RunFolder
-from rpeg.runtime.metrics import Line, MetricsFile, TensorBoardLog, read_metrics
+from rpeg.runtime.metrics import MetricsFile, TensorBoardLog, read_metrics
 from rpeg.runtime.progress import StepView, make_view
 from rpeg.runtime.rollouts import Rollout, drop_rollouts_after, write_rollouts
 from rpeg.runtime.trace import TraceFile
@@ -28,15 +29,21 @@ class Logbook:
         self._metrics.drop_after(step)
         self._trace.drop_after(step)
         drop_rollouts_after(self._folder.rollouts, step)
+        drop_exports_after(self._folder.exports, step)
 
     def open(self, title: str, steps: int, done: int) -> None:
         """Starts to show progress."""
         board = TensorBoardLog(self._folder.tensorboard, done)
         self._live = _Live(board, make_view(title, steps, done))
 
-    def write(self, line: dict[str, float], spans_by_process: Sequence[list[Span]]) -> None:
-        """One finished step."""
-        self._metrics.append(line)
+    def write(
+        self,
+        line: dict[str, float],
+        digests: Mapping[str, str],
+        spans_by_process: Sequence[list[Span]],
+    ) -> None:
+        """One finished step: figures, which are shown too, and digests."""
+        self._metrics.append(line, digests)
         self._trace.append(spans_by_process)
         if self._live is not None:
             self._live.board.append(line)
@@ -60,11 +67,12 @@ class Logbook:
             self._live.board.close()
             self._live.view.close()
 
-    def last_figures(self) -> Line:
+    def last_figures(self) -> dict[str, float | None]:
         """Rewards, evaluations and loss of the last step."""
         lines = read_metrics(self._folder.metrics)
         last = lines[-1] if lines else {}
-        return {n: v for n, v in last.items() if n.startswith(("reward/", "eval/", "loss"))}
+        figures = {n: v for n, v in last.items() if not isinstance(v, str)}
+        return {n: v for n, v in figures.items() if n.startswith(("reward/", "eval/", "loss"))}
 
 
 @dataclass(frozen=True)

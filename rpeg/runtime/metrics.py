@@ -7,7 +7,6 @@ the data-parallel shards, each once, however many processes hold the same rows.
 
 from __future__ import annotations
 
-import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -15,15 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from rpeg.runtime import world
-from rpeg.runtime.files import write_atomic
+from rpeg.runtime import jsonl, world
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 How = Literal["mean", "max", "sum"]
-Line = dict[str, float | None]
-"""One step: name -> value; None stands for a value that is not finite."""
+Line = dict[str, float | str | None]
+"""One step: name -> value; None stands for a value that is not finite, texts are digests."""
 
 
 @dataclass
@@ -84,31 +82,28 @@ def _merged(entries: list[tuple[int, _Entry]]) -> float:
     return sum(sum(values) / len(values) for values in shards.values())
 
 
+_NONE: Mapping[str, str] = {}
+
+
 class MetricsFile:
     """`metrics.jsonl`: appended to by process 0, one object a step."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def append(self, line: Mapping[str, float]) -> None:
-        """Writes one step's line."""
+    def append(self, line: Mapping[str, float], digests: Mapping[str, str] = _NONE) -> None:
+        """Writes one step's line: figures, then digests."""
         clean = {name: _finite(value) for name, value in line.items()}
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(clean) + "\n")
+        jsonl.append(self.path, [{**clean, **digests}])
 
     def drop_after(self, step: int) -> None:
         """Forgets the lines past `step`: a resumed run writes them again."""
-        lines = read_metrics(self.path)
-        kept = [line for line in lines if (line["step"] or 0) <= step]
-        write_atomic(self.path, "".join(json.dumps(line) + "\n" for line in kept))
+        jsonl.keep(self.path, lambda line: bool(line["step"] <= step))
 
 
 def read_metrics(path: Path) -> list[Line]:
     """The lines of a `metrics.jsonl`, oldest first; a last line cut short by a kill is left out."""
-    if not path.exists():
-        return []
-    texts = path.read_text(encoding="utf-8").split("\n")
-    return [json.loads(text) for text in texts[:-1] if text]
+    return jsonl.read(path)
 
 
 def main_reward(line: Mapping[str, object]) -> str | None:

@@ -58,7 +58,9 @@ def _draw_evaluations(axes: Axes, lines: list[Line]) -> None:
 def series(lines: list[Line], name: str) -> tuple[list[float], list[float]]:
     """(steps, values) of the lines that hold a value of `name`."""
     points = [
-        (line["step"] or 0.0, value) for line in lines if (value := line.get(name)) is not None
+        (float(step), float(value))
+        for step, value in ((line["step"], line.get(name)) for line in lines)
+        if isinstance(step, float | int) and isinstance(value, float | int)
     ]
     return [step for step, _ in points], [value for _, value in points]
 

@@ -7,13 +7,13 @@ Fields: `step`, `prompt`, `answer`, `completion`, `rewards` (name -> value), `fi
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from rpeg.runtime import jsonl
 from rpeg.runtime.errors import RunFolderFailure
 from rpeg.runtime.trajectories import Trajectories
 
@@ -51,8 +51,7 @@ def write_rollouts(folder: Path, rollouts: list[Rollout]) -> None:
         return
     folder.mkdir(parents=True, exist_ok=True)
     rollouts = sorted(rollouts, key=lambda r: (r["ordinal"], r["sample"]))
-    with (folder / f"step-{rollouts[0]['step']:06d}.jsonl").open("a", encoding="utf-8") as file:
-        file.writelines(json.dumps(rollout, ensure_ascii=False) + "\n" for rollout in rollouts)
+    jsonl.append(folder / f"step-{rollouts[0]['step']:06d}.jsonl", rollouts)
 
 
 def drop_rollouts_after(folder: Path, step: int) -> None:
@@ -85,7 +84,7 @@ def read_rollouts(
         raise RunFolderFailure(
             f"no rollouts of step {chosen}: there are steps {steps[0]} to {steps[-1]}"
         )
-    rollouts = list(_lines(run_dir / "rollouts" / f"step-{chosen:06d}.jsonl"))
+    rollouts = jsonl.read(run_dir / "rollouts" / f"step-{chosen:06d}.jsonl")
     if sort_by is not None:
         rollouts = _sorted(rollouts, sort_by, ascending)
     return rollouts[:limit]
@@ -103,12 +102,6 @@ def _sorted(rollouts: list[Rollout], reward: str, ascending: bool) -> list[Rollo
             f"no reward `{reward}` in these rollouts: there is {', '.join(known)}"
         )
     return sorted(rollouts, key=lambda r: float(r["rewards"][reward]), reverse=not ascending)
-
-
-def _lines(path: Path) -> Iterator[Rollout]:
-    with path.open(encoding="utf-8") as file:
-        for text in file:
-            yield json.loads(text)
 
 
 def _step(path: Path) -> int:

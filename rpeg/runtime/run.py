@@ -8,7 +8,7 @@ see (`step 20/200`, `step-000020`): the 20th step leaves 20 finished steps behin
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,7 +24,9 @@ from rpeg.runtime.errors import LayoutFailure, RuntimeFailure, report_failures
 from rpeg.runtime.export import Exportable, export_model, newest_export, record_export
 from rpeg.runtime.folder import FolderLock, RunFolder, RunRecord
 from rpeg.runtime.groups import Groups, join_world
+from rpeg.runtime.interfaces import WeightRegister
 from rpeg.runtime.layout import Layout
+from rpeg.runtime.ledger import Consumed, Ledger, samples_digest
 from rpeg.runtime.logbook import Logbook
 from rpeg.runtime.metrics import How, StepMetrics
 from rpeg.runtime.oracle import Oracle
@@ -102,7 +104,10 @@ class Run:
         self._keep: int | None = None
         self._notes: dict[str, str] = {}
         self._logbook = Logbook(folder) if world.rank() == 0 else None
+        self.ledger = Ledger(folder.ledger)
+        self._registers: list[WeightRegister] = []
         self.attach("run", self)
+        self.attach("ledger", self.ledger)
 
     # What a program asks for.
 
@@ -141,6 +146,10 @@ class Run:
         """Makes a trained model belong to every checkpoint."""
         self._state.models[name] = model
 
+    def watch(self, register: WeightRegister) -> None:
+        """Has each step's metrics tell the digest of the weights that `register` holds."""
+        self._registers.append(register)
+
     def log(self, name: str, value: float, weight: float = 1.0, how: How = "mean") -> None:
         """Adds to a metric of this step; see `rpeg.runtime.metrics`."""
         self.metrics.add(name, value, weight, how)
@@ -174,6 +183,7 @@ class Run:
         self.step = restored.step
         if self._logbook is not None:
             self._logbook.rewind(self.step)
+            self.ledger.rewind(self.step, self.record.attempt)
             for note in restored.notes:
                 print(f"note: {note}", flush=True)
             if self.step:
@@ -250,12 +260,24 @@ class Run:
         values = self.metrics.merge(shard=self.data_parallel[0])
         if "tokens" in values:
             values["tokens_per_s"] = values["tokens"] / seconds
-        spans, notes = zip(*world.gather((self.clock.spans(), self._notes)), strict=True)
+        mine = (self.clock.spans(), self._notes, self.data_parallel[0], self.ledger.take())
+        spans, notes, indices, updates = zip(*world.gather(mine), strict=True)
+        shares = list(dict(zip(indices, updates, strict=True)).values())
         self.step += 1
         if self._logbook is not None:
             for topics in notes:
                 self._logbook.note(topics)
-            self._logbook.write({"step": self.step, "seconds": seconds, **values}, spans)
+            self.ledger.write(self.step, self.record.attempt, shares)
+            line = {"step": self.step, "seconds": seconds, **values}
+            self._logbook.write(line, self._digests(shares), spans)
         if self._keep is not None:
             checkpoint.save(self.folder.checkpoints, self.step, self._state, self._keep)
             self._keep = None
+
+    def _digests(self, shares: Sequence[Sequence[Consumed]]) -> dict[str, str]:
+        """What two runs that do the same agree in, beside their figures."""
+        samples = samples_digest(shares)
+        digests = {} if samples is None else {"hash/samples": samples}
+        if self._registers:
+            digests["hash/weights"] = "-".join(r.checksum for r in self._registers)
+        return digests

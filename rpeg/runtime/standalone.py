@@ -12,6 +12,7 @@ from rpeg.runtime.clock import RunClock
 from rpeg.runtime.engine.embedded import EmbeddedEngine
 from rpeg.runtime.engine.weights import LatestWeights
 from rpeg.runtime.groups import Groups
+from rpeg.runtime.interfaces import WeightRegister
 from rpeg.runtime.layout import Layout
 from rpeg.runtime.oracle import Oracle
 from rpeg.runtime.saved import SavedModel
@@ -36,6 +37,9 @@ class Standalone:
 
     def attach(self, name: str, part: Any) -> None:
         """Nothing is saved here."""
+
+    def watch(self, register: WeightRegister) -> None:
+        """There are no steps."""
 
     def log(self, name: str, value: float, weight: float = 1.0, how: str = "mean") -> None:
         """Adds to a sum."""

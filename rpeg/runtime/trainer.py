@@ -16,6 +16,7 @@ from rpeg.runtime.examples import Examples, ModelInputs
 from rpeg.runtime.groups import Groups
 from rpeg.runtime.interfaces import NamedTensors
 from rpeg.runtime.layout import AdamW, Layout, MicroBatch
+from rpeg.runtime.ledger import consumed
 from rpeg.runtime.losses import Aggregation, Totals, token_weights
 from rpeg.runtime.model_source import ModelSource, open_source
 from rpeg.runtime.schedule import learning_rate
@@ -186,6 +187,17 @@ class Trainer(Model):
             assert all(term.batch is terms[0].batch for term in terms), "one batch an update"
             examples = Examples.of(terms[0].batch, self.tokenizer)
             active = torch.stack([term.active() for term in terms]).any(dim=0)
+            self.run.ledger.note(
+                consumed(
+                    self.name,
+                    terms[0].batch,
+                    examples.tokens,
+                    examples.mask,
+                    active,
+                    epochs=epochs,
+                    minibatches=minibatches,
+                )
+            )
             for epoch in range(epochs):
                 seeds = (self.run.seed, seed, self.version, epoch)
                 steps = self._minibatches(len(examples), minibatches, shuffle, seeds)

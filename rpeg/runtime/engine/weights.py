@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from rpeg.runtime.interfaces import Host, NamedTensors, WeightSource
+from rpeg.runtime.interfaces import NamedTensors, SeededHost, WeightSource
 
 if TYPE_CHECKING:
     from rpeg.runtime.export import Exportable
@@ -30,13 +30,14 @@ def checksum(tensors: Iterable[tuple[str, Tensor]]) -> str:
 class LatestWeights:
     """The newest published weights of one model, whole, on every process."""
 
-    def __init__(self, run: Host, model: Exportable) -> None:
+    def __init__(self, run: SeededHost, model: Exportable) -> None:
         self.run = run
         self.name = model.name
         self.version = -1
         """Version of the weights held; -1 before the first publish."""
         self.checksum = ""
         self._weights: dict[str, Tensor] = {}
+        run.watch(self)
 
     def publish(self, source: WeightSource) -> None:
         """Copies the trainer's weights. Collective over its tp and pp groups."""

@@ -1,4 +1,4 @@
-"""What a run is known by: literals count; comments, params and the step count don't."""
+"""What a run is known by: literals count; comments, params, the step count and plans don't."""
 
 from __future__ import annotations
 
@@ -36,6 +36,18 @@ def test_what_does_not_count() -> None:
     assert known_by(TEXT.replace("# A comment.\n", "")) == same
     assert known_by(TEXT.replace("steps = 3", "steps = 300")) == same
     assert known_by(TEXT.replace("size=$size", "size=4").replace("  param size = 4\n", "")) == same
+
+
+def test_where_it_runs_and_how_long_does_not_count() -> None:
+    plan = """
+  expect train = lognormal(mean=9, cv=0.5)
+
+  plan one on "h100-8" {
+    pool all = nodes(0..0)
+    actor on all, par(tp=2, dp=4)
+  }
+"""
+    assert known_by(TEXT.removesuffix("}\n") + plan + "}\n") == known_by(TEXT)
 
 
 def test_what_counts() -> None:

@@ -1,0 +1,172 @@
+"""Which samples trained which model in which step: `ledger.jsonl`, one line an update.
+
+A sample is known by (prompt ordinal, index in its group). In the history that survives, each
+(sample, epoch, minibatch) of an update occurs once: the ledger is committed with the checkpoint.
+What a kill rolled back stays, marked with the attempt that rolled it back, and is done again.
+
+Fields: `step`, `attempt`, `model`, `epochs`, `minibatches`, `samples` (how many), `ids`, `dropped`
+(reason -> ids that took part without effect), and of lines that don't count `rolled_back`. Ids are
+runs `[first ordinal, last ordinal, n]` of prompts with the samples 0..n-1; a list stands for n
+where others than the first are there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rpeg.runtime import jsonl
+from rpeg.runtime.trajectories import Demos, Trajectories, sample_ids
+
+SampleId = tuple[int, int]
+Runs = list[list[Any]]
+
+NO_LOSS = "no loss"
+"""Reason of a drop: no token has a loss, for example because the whole group has one reward."""
+
+
+@dataclass(frozen=True)
+class Consumed:
+    """One process's share of what an update trained on."""
+
+    model: str
+    epochs: int
+    minibatches: int
+    ids: tuple[SampleId, ...]
+    digests: tuple[bytes, ...]
+    """Of each sample's identity and tokens."""
+    active: tuple[bool, ...]
+    """Which samples have a loss."""
+
+
+def consumed(
+    model: str,
+    batch: Trajectories | Demos,
+    tokens: Tensor,
+    mask: Tensor,
+    active: Tensor,
+    *,
+    epochs: int,
+    minibatches: int,
+) -> Consumed:
+    """The entry of an update on `batch`, with completions `tokens` [samples, tokens] where `mask`
+    holds; `active` [samples].
+    """
+    ids = tuple(_ids(batch))
+    digests = tuple(
+        _digest(f"{i}".encode(), row[kept].to(torch.int64).numpy().tobytes())
+        for i, row, kept in zip(ids, tokens.cpu(), mask.cpu(), strict=True)
+    )
+    return Consumed(model, epochs, minibatches, ids, digests, tuple(active.tolist()))
+
+
+def _ids(batch: Trajectories | Demos) -> Iterable[SampleId]:
+    """A demonstration is the only sample of its prompt."""
+    if isinstance(batch, Trajectories):
+        return sample_ids(batch)
+    return ((ordinal, 0) for ordinal in batch.ordinals.tolist())
+
+
+class Ledger:
+    """The ledger of a run. Every process notes its share; process 0 writes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._step: list[Consumed] = []
+        self._committed: list[jsonl.Object] = []
+
+    def note(self, entry: Consumed) -> None:
+        """Adds an update to the step at work."""
+        self._step.append(entry)
+
+    def take(self) -> list[Consumed]:
+        """This process's updates of the step at work, which ends."""
+        taken, self._step = self._step, []
+        return taken
+
+    def write(self, step: int, attempt: int, shares: Sequence[Sequence[Consumed]]) -> None:
+        """Adds the lines of a step: of each data-parallel share, its updates in order."""
+        updates = [_line(parts) for parts in zip(*shares, strict=True)]
+        if updates:
+            jsonl.append(self.path, ({"step": step, "attempt": attempt, **u} for u in updates))
+
+    def rewind(self, step: int, attempt: int) -> None:
+        """Marks what was done past `step`; what the checkpoint says counts before it."""
+        done = jsonl.read(self.path)
+        undone = [line for line in done if "rolled_back" in line]
+        late = [line for line in done if "rolled_back" not in line and line["step"] > step]
+        undone += [line | {"rolled_back": attempt} for line in late]
+        if done or self._committed:
+            lines = sorted(self._committed + undone, key=lambda x: (x["step"], x["attempt"]))
+            jsonl.rewrite(self.path, lines)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The history so far."""
+        return {"lines": committed(self.path)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes a checkpoint's history for the one that counts, for `rewind` to write."""
+        self._committed = state["lines"]
+
+
+def committed(path: Path) -> list[jsonl.Object]:
+    """The lines of a ledger that count: nothing that was rolled back."""
+    return [line for line in jsonl.read(path) if "rolled_back" not in line]
+
+
+def expand(ids: Runs) -> Iterator[SampleId]:
+    """The sample ids that a ledger's line means."""
+    for first, last, samples in ids:
+        for ordinal in range(first, last + 1):
+            for sample in range(samples) if isinstance(samples, int) else samples:
+                yield ordinal, sample
+
+
+def samples_digest(shares: Sequence[Sequence[Consumed]]) -> str | None:
+    """Digest of the identities and tokens that a step trained on, however they were spread over
+    processes; None if it trained on nothing.
+    """
+    updates = (update for share in shares for update in share)
+    pairs = {pair for u in updates for pair in zip(u.ids, u.digests, strict=True)}
+    return _digest(*(digest for _, digest in sorted(pairs))).hex() if pairs else None
+
+
+def _line(parts: Sequence[Consumed]) -> Mapping[str, Any]:
+    """One update, from the shares of all processes."""
+    ids = [i for part in parts for i in part.ids]
+    active = [flag for part in parts for flag in part.active]
+    idle = [i for i, flag in zip(ids, active, strict=True) if not flag]
+    return {
+        "model": parts[0].model,
+        "epochs": parts[0].epochs,
+        "minibatches": parts[0].minibatches,
+        "samples": len(ids),
+        "ids": _runs(ids),
+        "dropped": {NO_LOSS: _runs(idle)} if idle else {},
+    }
+
+
+def _runs(ids: Iterable[SampleId]) -> Runs:
+    runs: Runs = []
+    for ordinal, group in groupby(sorted(ids), key=lambda i: i[0]):
+        listed = [sample for _, sample in group]
+        samples = len(listed) if listed == list(range(len(listed))) else listed
+        if runs and runs[-1][1:] == [ordinal - 1, samples]:
+            runs[-1][1] = ordinal
+        else:
+            runs.append([ordinal, ordinal, samples])
+    return runs
+
+
+def _digest(*parts: bytes) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        digest.update(part)
+    return digest.digest()
