@@ -1,38 +1,81 @@
-"""Record and replay: the same trajectories through every layout of two processes.
+"""Record and replay: the same trajectories through every layout of so many processes.
 
-Run by torchrun with the paths of the recorded trajectories and of the results.
+Run by torchrun with a folder of models and recorded trajectories, and the path of the results.
 """
 
 from __future__ import annotations
 
+import os
 import pickle
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from rpeg import runtime as rt
+from rpeg.passes.layout_names import parse_layout
+from rpeg.runtime import world
 from rpeg.runtime.groups import Groups
 from rpeg.runtime.losses import Totals
+from rpeg.runtime.terms import LossTerm
 from rpeg.runtime.trajectories import Prompts, Row, Trajectories
 
-STEPS = 5
-MODEL, NORMED = "tiny-qwen2", "tiny-qwen3-digits"
+STEPS, SAMPLES = 5, 14
+MODELS = ("qwen2", "qwen3", "llama")
+"""Biases on q, k and v, tied; norms on q and k; an output layer of its own."""
 
-Layouts = dict[str, tuple[rt.Layout, rt.MicroBatch]]
-WHOLE, SMALL = rt.MicroBatch(), rt.MicroBatch(seqs=3)
-LAYOUTS: Layouts = {
-    "dp": (rt.Layout(dp=2), WHOLE),
-    "dp, micro-batches": (rt.Layout(dp=2), SMALL),
-    "dp, zero": (rt.Layout(dp=2, zero=1), WHOLE),
-    "tp": (rt.Layout(tp=2), SMALL),
-    "tp, sp": (rt.Layout(tp=2, sp=True), SMALL),
-    "pp": (rt.Layout(pp=2), SMALL),
-    "pp, recompute": (rt.Layout(pp=2, recompute="full"), WHOLE),
+LAYOUTS = {
+    2: ("dp2", "dp2zero1", "tp2", "tp2sp", "pp2", "pp2vpp2", "pp2full", "tp2spselective"),
+    4: ("tp2pp2", "dp2pp2vpp2zero1", "dp2tp2zero1sp", "tp2pp2vpp2sp"),
 }
-CASES = [*((MODEL, name) for name in LAYOUTS), (NORMED, "tp, sp"), (NORMED, "pp")]
-"""Norms on q and k are replicated over tp: layouts that could miss their gradients."""
+"""By number of processes."""
+
+
+SMALL = rt.MicroBatch(seqs=3)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One replay; `layout` is empty for one process."""
+
+    model: str
+    layout: str
+    dtype: str = "fp32"
+    micro_batch: rt.MicroBatch = SMALL
+    few: bool = False
+    """Only one row has a loss: other processes, and other minibatches, have nothing to train."""
+
+    @property
+    def alone(self) -> Case:
+        """The same in one process, a minibatch at once."""
+        return Case(self.model, "", self.dtype, rt.MicroBatch(), self.few)
+
+    def __str__(self) -> str:
+        bound = f"tokens={self.micro_batch.tokens}" if self.micro_batch.tokens else ""
+        return " ".join([self.model, self.layout, self.dtype, bound, "few" * self.few]).strip()
+
+
+def cases(processes: int) -> Iterator[Case]:
+    """What so many processes replay."""
+    for k, layout in enumerate(LAYOUTS[processes]):
+        yield Case(MODELS[k % 3], layout)
+        yield Case(MODELS[(k + 1) % 3], layout, few=True)
+    yield from EXTRA[processes]
+
+
+EXTRA = {
+    2: (
+        *(Case(model, "pp2vpp2") for model in ("qwen2", "qwen3")),
+        *(Case(model, "tp2sp") for model in ("qwen2", "qwen3")),
+        *(Case("qwen3", layout, dtype="bf16") for layout in ("tp2sp", "pp2vpp2", "dp2zero1")),
+        Case("llama", "pp2vpp2", micro_batch=rt.MicroBatch(tokens=20)),
+    ),
+    4: (Case("qwen2", "dp2tp2zero1sp", dtype="bf16"),),
+}
+"""What differs most by the kind of model, in bf16, and with another bound."""
 
 
 class OwnTotals(rt.Trainer):
@@ -50,57 +93,70 @@ class OwnGradients(rt.Trainer):
         self.replica.config.finalize_model_grads_func = None
 
 
-FAULTS = {"own totals": OwnTotals, "own gradients": OwnGradients}
+FAULTS: dict[type[rt.Trainer], Case] = {
+    OwnTotals: Case("qwen2", "dp2"),
+    OwnGradients: Case("qwen2", "dp2"),
+}
 
 
 def replay(
     run: rt.Run,
+    folder: Path,
     y: Trajectories,
-    groups: Groups,
-    *,
-    model: str,
-    micro_batch: rt.MicroBatch,
+    case: Case,
     trainer: type[rt.Trainer] = rt.Trainer,
 ) -> dict[str, Any]:
     """Trains on recorded trajectories: log-probs before, gradient norms, weights after."""
+    groups = Groups.make(rt.Layout(**parse_layout(case.layout or "dp1")))  # type: ignore[arg-type]
     actor = trainer(
         run,
         "actor",
         role="policy",
-        source=f"models/{model}",
+        source=str(folder / case.model),
         groups=groups,
-        dtype="fp32",
+        dtype=case.dtype,
         optimizer=rt.AdamW(lr=3e-4, grad_clip=0.3, warmup=2, schedule="cosine"),
         horizon=STEPS,
-        micro_batch=micro_batch,
+        micro_batch=case.micro_batch,
     )
     mine = torch.arange(len(y.rows)).tensor_split(groups.dp_size)[groups.dp_rank]
-    share, advantages = y.select(mine), torch.linspace(-2, 2, len(y.rows))[mine]
+    share = y.select(mine)
     old = actor.logprob(share)
     whole = torch.zeros(y.tokens.shape)
     whole[mine] = old
-    norms = []
+    norms, rates = [], []
     for _ in range(STEPS):
-        actor.update(
-            rt.ppo_clip(share, advantages, old, clip_low=0.1, clip_high=0.1),
-            rt.kl_loss(share, old - 0.1, coef=0.1),
-            rt.entropy_bonus(share, coef=0.01),
-            agg="token_mean",
-            minibatches=2,
-        )
-        norms.append(run.metrics.merge(groups.dp_rank)["grad_norm"])
+        actor.update(*terms(share, mine, old, case.few), agg="token_mean", minibatches=2)
+        own = run.metrics._entries["grad_norm"].value
+        found = run.metrics.merge(groups.dp_rank)
+        norms.append(world.gather(own))
+        rates.append(found["lr"])
     return {
         "logprob": groups.sum_over_data(whole),
         "norms": norms,
+        "rates": rates,
         "weights": dict(actor.named_tensors()),
     }
 
 
-def sample(run: rt.Run, groups: Groups) -> dict[str, Any]:
+def terms(y: Trajectories, rows: torch.Tensor, old: torch.Tensor, few: bool) -> list[LossTerm]:
+    """Losses of rows of the recording; if `few`, of its first row only."""
+    if few:
+        return [rt.policy_gradient(y, (rows == 0).float())]
+    advantages = torch.linspace(-2, 2, SAMPLES)[rows]
+    return [
+        rt.ppo_clip(y, advantages, old, clip_low=0.1, clip_high=0.1),
+        rt.kl_loss(y, old - 0.1, coef=0.1),
+        rt.entropy_bonus(y, coef=0.01),
+    ]
+
+
+def sample(run: rt.Run, layout: str) -> dict[str, Any]:
     """Samples of prompts of two length classes, this process its share of them."""
+    groups = Groups.make(rt.Layout(**parse_layout(layout)))  # type: ignore[arg-type]
     actor = rt.Trainer(
         run,
-        "sampler",
+        f"sampler_{layout}",
         role="policy",
         source="models/tiny-qwen2",
         groups=groups,
@@ -117,24 +173,29 @@ def sample(run: rt.Run, groups: Groups) -> dict[str, Any]:
     y, logprobs = engine.generate(share, n=4, max_tokens=6, temperature=1.0, seed=3)
     tokens, whole = torch.zeros(8, 24, dtype=torch.long), torch.zeros(8, 24)
     tokens[mine], whole[mine] = y.tokens.view(-1, 24), logprobs.view(-1, 24)
-    return {"tokens": groups.sum_over_data(tokens), "logprobs": groups.sum_over_data(whole)}
+    groups.sum_over_data(tokens)
+    assert all(torch.equal(tokens, theirs) for theirs in world.gather(tokens)), "peers agree"
+    return {"tokens": tokens, "logprobs": groups.sum_over_data(whole)}
+
+
+SAMPLING = ("dp2", "tp2sp", "pp2")
+"""Layouts whose engines sample the same."""
 
 
 def main() -> None:
-    recorded, results = map(Path, sys.argv[1:])
-    trajectories = pickle.loads(recorded.read_bytes())
-    run = rt.start(pipeline="replay", steps=1, processes=2, source_sha256="0")
-    found: dict[Any, Any] = {}
-    for model, name in CASES:
-        layout, micro_batch = LAYOUTS[name]
-        groups, y = Groups.make(layout), trajectories[model]
-        found[model, name] = replay(run, y, groups, model=model, micro_batch=micro_batch)
-    found["samples"] = sample(run, Groups.make(rt.Layout(dp=2)))
-    for name, kind in FAULTS.items():
-        groups = Groups.make(rt.Layout(dp=2))
-        y = trajectories[MODEL]
-        found[MODEL, name] = replay(run, y, groups, model=MODEL, micro_batch=WHOLE, trainer=kind)
-    if torch.distributed.get_rank() == 0:
+    folder, results = map(Path, sys.argv[1:])
+    trajectories = pickle.loads((folder / "recorded").read_bytes())
+    processes = int(os.environ["WORLD_SIZE"])
+    run = rt.start(pipeline="replay", steps=1, processes=processes, source_sha256="0")
+    found: dict[str, Any] = {}
+    for case in cases(processes):
+        found[str(case)] = replay(run, folder, trajectories[case.model], case)
+    if processes == 2:
+        for layout in SAMPLING:
+            found[f"samples {layout}"] = sample(run, layout)
+        for kind, case in FAULTS.items():
+            found[kind.__name__] = replay(run, folder, trajectories[case.model], case, kind)
+    if world.rank() == 0:
         torch.save(found, results)
 
 

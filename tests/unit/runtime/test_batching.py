@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpeg.runtime.batching import microbatches, minibatches
+from rpeg.runtime.batching import balanced, microbatches, minibatches
 from rpeg.runtime.errors import LayoutFailure
 from rpeg.runtime.examples import Examples
 from rpeg.runtime.layout import MicroBatch
@@ -46,12 +46,61 @@ def test_shuffles_differ_by_seed_and_are_repeated() -> None:
     assert minibatches([4], 0, 2, shuffle=False, seeds=[])[1].tolist() == [2, 3]
 
 
-def test_microbatches_respect_their_bounds_and_lose_nothing() -> None:
+def split(sizes: list[int], bound: MicroBatch, rounds: int = 1) -> list[list[int]]:
+    return microbatches(torch.arange(len(sizes)), torch.tensor(sizes), bound, rounds)
+
+
+def test_microbatches_are_balanced_within_their_bound() -> None:
     lengths = torch.tensor([5, 9, 2, 2, 7, 30])
     rows = torch.tensor([0, 1, 2, 3, 5])
-    parts = list(microbatches(rows, lengths, MicroBatch(tokens=18, seqs=2)))
-    assert parts == [[5], [1, 0], [2, 3]]
-    assert list(microbatches(rows, lengths, MicroBatch())) == [[0, 1, 2, 3, 5]]
+    assert microbatches(rows, lengths, MicroBatch(tokens=18)) == [[5], [0, 1, 2, 3]]
+    assert microbatches(rows, lengths, MicroBatch(tokens=18, seqs=2)) == [[5], [1, 3], [0, 2]]
+    assert microbatches(rows, lengths, MicroBatch()) == [[0, 1, 2, 3, 5]]
+
+
+def test_rounds_are_filled_with_idle_microbatches() -> None:
+    assert split([4, 4, 4], MicroBatch(), rounds=2) == [[0, 2], [1]]
+    assert split([4], MicroBatch(), rounds=2) == [[0], []]
+    assert split([], MicroBatch(tokens=8), rounds=4) == [[], [], [], []]
+    assert split([], MicroBatch()) == [[]]
+
+
+SIZES = st.lists(st.integers(1, 40), max_size=40)
+ONE_IN = st.none() | st.integers(1, 60)
+
+
+@given(SIZES, ONE_IN, ONE_IN, st.integers(1, 4))
+def test_every_row_is_once_in_a_microbatch_within_the_bound(
+    sizes: list[int], tokens: int | None, seqs: int | None, rounds: int
+) -> None:
+    parts = split(sizes, MicroBatch(tokens, seqs), rounds)
+    assert sorted(row for part in parts for row in part) == list(range(len(sizes)))
+    assert len(parts) % rounds == 0
+    assert parts == split(sizes, MicroBatch(tokens, seqs), rounds)
+    for part in parts:
+        assert seqs is None or len(part) <= seqs
+        assert tokens is None or len(part) <= 1 or sum(sizes[row] for row in part) <= tokens
+
+
+@given(SIZES.filter(bool), st.integers(1, 200))
+def test_microbatches_are_few_and_alike(sizes: list[int], tokens: int) -> None:
+    parts = split(sizes, MicroBatch(tokens=tokens))
+    loads = [sum(sizes[row] for row in part) for part in parts]
+    assert loads == sorted(loads, reverse=True)
+    assert loads[0] - loads[-1] <= max(sizes)
+    # Of two that are next to each other in size, at most one is half empty, unless rows are long.
+    assert len(parts) <= 1 + 2 * sum(min(size, tokens) for size in sizes) / tokens
+
+
+@given(SIZES.filter(bool), st.integers(1, 12))
+def test_the_largest_part_is_at_most_four_thirds_of_the_best(sizes: list[int], n: int) -> None:
+    numbered = dict(enumerate(sizes))
+    largest = max(sum(numbered[row] for row in part) for part in balanced(numbered, n))
+    longest = sorted(sizes, reverse=True)
+    best = max(
+        -(-sum(sizes) // n), longest[0], sum(longest[n - 1 : n + 1]) if len(sizes) > n else 0
+    )
+    assert largest <= best * 4 / 3 + 1 or largest - best < longest[0]
 
 
 def test_rectangles_predict_each_token_from_the_one_before() -> None:
