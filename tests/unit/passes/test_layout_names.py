@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rpeg.passes.layout_names import LayoutNameError, Value, layout_name, parse_layout
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("tp2", {"tp": 2}),
+        ("tp2sp", {"tp": 2, "sp": True}),
+        ("sptp2", {"tp": 2, "sp": True}),
+        ("tp2pp2vpp2", {"tp": 2, "pp": 2, "vpp": 2}),
+        ("vpp2pp4", {"pp": 4, "vpp": 2}),
+        ("dp16zero1", {"dp": 16, "zero": 1}),
+        ("pp2full", {"pp": 2, "recompute": "full"}),
+        ("dp2selective", {"dp": 2, "recompute": "selective"}),
+    ],
+)
+def test_names(name: str, settings: dict[str, Value]) -> None:
+    assert parse_layout(name) == settings
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("", "is no layout"),
+        ("tp", "is no layout"),
+        ("2tp", "is no layout"),
+        ("tp2 pp2", "is no layout"),
+        ("tp2,pp2", "is no layout"),
+        ("TP2", "is no layout"),
+        ("sp2", "is no layout"),
+        ("tp2tp2", "says tp twice"),
+        ("fullselective", "says recompute twice"),
+        ("cp2", r"context parallelism \(cp\) does not compile yet"),
+        ("dp2ep2", r"expert parallelism \(ep\) does not compile yet"),
+        ("lora", r"low-rank adapters \(lora\) does not compile yet"),
+    ],
+)
+def test_what_is_no_name(name: str, why: str) -> None:
+    with pytest.raises(LayoutNameError, match=why):
+        parse_layout(name)
+
+
+WIDTHS = {axis: st.integers(1, 64) for axis in ("dp", "tp", "pp", "vpp")}
+
+
+@given(
+    st.fixed_dictionaries(
+        {
+            **WIDTHS,
+            "zero": st.integers(0, 1),
+            "sp": st.booleans(),
+            "recompute": st.sampled_from(["none", "selective", "full"]),
+        }
+    )
+)
+def test_a_name_means_the_settings_that_it_was_made_of(settings: dict[str, Value]) -> None:
+    defaults = {**dict.fromkeys(WIDTHS, 1), "zero": 0, "sp": False, "recompute": "none"}
+    assert defaults | parse_layout(layout_name(settings)) == settings
