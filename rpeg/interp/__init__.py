@@ -6,16 +6,19 @@ of data from the runtime, and nothing of how the runtime trains or generates.
 """
 
 from rpeg.interp.errors import InterpreterError
+from rpeg.interp.greedy import Greedy
 from rpeg.interp.machine import Interpreter
-from rpeg.interp.oracle import Replay, Sampling
+from rpeg.interp.oracle import Place, Replay, Sampling
 from rpeg.interp.parity import Gap, Parity, compare, gaps
 from rpeg.interp.world import World
 
 __all__ = [
     "Gap",
+    "Greedy",
     "Interpreter",
     "InterpreterError",
     "Parity",
+    "Place",
     "Replay",
     "Sampling",
     "World",

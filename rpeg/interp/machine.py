@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
@@ -11,6 +12,7 @@ from xdsl.ir import Attribute
 from rpeg.interp.declare import Declarations
 from rpeg.interp.errors import InterpreterError
 from rpeg.interp.frame import Frame, Surroundings
+from rpeg.interp.greedy import Greedy, greedy
 from rpeg.interp.handlers import HANDLERS
 from rpeg.interp.oracle import Sampling, TrajectoryOracle
 from rpeg.interp.values import Cursor, OptimizerState, Weights
@@ -66,6 +68,17 @@ class Interpreter:
                 break
         recording.weights = {w.model.name: dict(w.tensors) for w in _weights(states)}
         return recording
+
+    def greedy(self, recording: Recording) -> dict[str, Greedy]:
+        """By the name of trajectories: what the final weights say to the last step's prompts."""
+        last = recording.steps[-1]
+        found: dict[str, Greedy] = {}
+        for name, y in last.trajectories.items():
+            start = self._around.declared[last.makers[name]]
+            assert isinstance(start, Weights)
+            tensors = recording.weights.get(start.model.name, start.tensors)
+            found[name] = greedy(replace(start, tensors=tensors), y)
+        return found
 
     def _empty_history(self) -> dict[str, deque[Weights]]:
         """By model, room for as many versions as the step reaches back."""

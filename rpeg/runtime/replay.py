@@ -168,7 +168,7 @@ class _InUse:
     def greedy(self, y: Trajectories) -> Tensor:
         """[prompts, max_tokens] its most probable answers to the prompts of y; -1 past the end."""
         prompts = Prompts(y.rows[:: y.n], y.ordinals[:: y.n])
-        settings = replace(self.settings, n=1, temperature=0.0, top_p=1.0)
+        settings = replace(self.settings, n=1, temperature=0.0, top_p=1.0, stop=())
         found, _ = self.engine.sample(prompts, settings, self.dtype)
         return torch.where(found.mask, found.tokens, -1)
 

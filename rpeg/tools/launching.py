@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import IO
 
 from rpeg.ir.rrt import ProgramOp
 from rpeg.lifetime import die_with_parent
@@ -65,8 +66,9 @@ def finished(run_dir: Path, program: ProgramOp, seed: int) -> str | None:
     return folder.done(record) if record.is_done(step_count(program)) else None
 
 
-def launch(package: Path, variables: Mapping[str, str]) -> int:
-    """Runs the package's launch.sh with this interpreter; its exit code.
+def launch(package: Path, variables: Mapping[str, str], output: IO[str] | None = None) -> int:
+    """Runs the package's launch.sh with this interpreter; its exit code. What it prints goes to
+    `output`, or where this process prints.
 
     What it starts ends with this process, even if that is killed.
     """
@@ -75,7 +77,13 @@ def launch(package: Path, variables: Mapping[str, str]) -> int:
         raise Failure(f"{package} has no launch.sh: it is not what rpeg compile writes")
     need_torch()
     child = {**os.environ, "PYTHON": sys.executable, **variables}
-    process = subprocess.Popen(["bash", str(script)], env=child, preexec_fn=die_with_parent)
+    process = subprocess.Popen(
+        ["bash", str(script)],
+        env=child,
+        preexec_fn=die_with_parent,
+        stdout=output,
+        stderr=output,
+    )
     try:
         return process.wait()
     except KeyboardInterrupt:

@@ -12,7 +12,7 @@ import rpeg
 from rpeg.tools.console import Failure, Reported
 
 COMMANDS = (
-    *("run", "check", "compile", "launch", "fmt"),
+    *("run", "check", "compile", "launch", "verify", "fmt"),
     *("rollouts", "report", "generate", "eval", "export"),
 )
 """Each is a module of rpeg.tools.commands."""

@@ -47,7 +47,7 @@ def source_problems(
         elif ":" not in op.uri and isinstance(op, DataOp | ModelOp):
             missing = _missing(source, op.uri)
             if missing is None and isinstance(op, ModelOp):
-                missing = _no_model(_found(source, op.uri))
+                missing = _no_model(path_of(source, op.uri))
             if missing is not None:
                 yield Diagnostic(at, missing, missing_is, source.name)
 
@@ -78,7 +78,7 @@ def _no_model(folder: Path) -> str | None:
 
 def _missing(source: Source, uri: str) -> str | None:
     """Why a path is not found, and what would be; None if it is there or shipped with rpeg."""
-    path = _found(source, uri)
+    path = path_of(source, uri)
     if path.exists():
         return None
     if uri.startswith("models/"):
@@ -88,7 +88,7 @@ def _missing(source: Source, uri: str) -> str | None:
     return f"there is no {path}: sources without a scheme are paths relative to the pipeline's file"
 
 
-def _found(source: Source, uri: str) -> Path:
+def path_of(source: Source, uri: str) -> Path:
     """The path that a source without a scheme means, whether or not it is there."""
     path, shipped = source.folder / uri, resource("models").parent / uri
     return shipped if uri.startswith("models/") and shipped.exists() and not path.exists() else path
@@ -100,7 +100,7 @@ def fit_problems(pipeline: PipelineOp, sources: Sources, source: Source) -> Iter
     models = {op.title: op for op in pipeline.body.block.ops if isinstance(op, ModelOp)}
     for op in models.values():
         uri = op.uri if op.initial is None else models[op.initial].uri
-        counts = _counts(_found(source, uri)) if uri is not None and ":" not in uri else None
+        counts = _counts(path_of(source, uri)) if uri is not None and ":" not in uri else None
         layout = layout_of(op.title, placed)
         if counts is not None and layout is not None:
             widths = {axis: width_of(layout, axis) for axis in ("tp", "pp", "vpp")}

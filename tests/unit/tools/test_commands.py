@@ -425,14 +425,14 @@ def test_launch_passes_the_command_line_on(
     ]
 
 
-@pytest.mark.parametrize("command", ["run", "launch", "report", "rollouts"])
+@pytest.mark.parametrize("command", ["run", "launch", "verify", "report", "rollouts"])
 def test_packages_that_are_not_installed(
     command: str, shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rpeg.tools.launching._installed", lambda module: module != "torch")
     (shell.folder / "tiny" / "launch.sh").write_text("exit 0\n")
     before = shell.names()
-    done = shell(command, "p.rpeg" if command == "run" else "tiny")
+    done = shell(command, "p.rpeg" if command in ("run", "verify") else "tiny")
     assert (done.code, done.err) == (1, "error: running needs torch: pip install 'rpeg[run]'\n")
     assert shell.names() == before
 

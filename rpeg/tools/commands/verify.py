@@ -1,0 +1,75 @@
+"""`rpeg verify`: every layout computes what the pipeline says."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from rpeg.tools.console import FAILED, OK, USAGE, Failure, natural, positive, read
+from rpeg.tools.launching import need_torch
+
+HELP = "prove that parallel layouts compute what the pipeline says, by record and replay"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.add_argument("file", metavar="FILE[:PIPELINE]", help=".rpeg text")
+    parser.add_argument(
+        "--layouts",
+        metavar="NAME,...",
+        help="such as tp2sp,pp2vpp2,dp2zero1 (default: the usual ones that fit); "
+        "one process is always tried",
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="another value for a param"
+    )
+    parser.add_argument(
+        "--model", type=Path, metavar="DIR", help="a small model to take for every one of the file"
+    )
+    parser.add_argument(
+        "--steps", type=positive, default=5, metavar="N", help="steps to compare (default: 5)"
+    )
+    parser.add_argument(
+        "--seed", type=natural, default=0, metavar="N", help="of the recording (default: 0)"
+    )
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        metavar="DIR",
+        help="a new folder for recording, programs and logs",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    parser.add_argument(
+        "--allow-python",
+        action="store_true",
+        help="permit python: sources, which run code of yours",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Verifies one pipeline."""
+    source = read(options.file)
+    if source.path.suffix == ".mlir":
+        raise Failure("rpeg verify takes .rpeg text, which says what to compute", USAGE)
+    need_torch()
+    from rpeg.tools.verifying.run import Request, verify
+    from rpeg.tools.verifying.show import as_json, print_table
+
+    request = Request(
+        source,
+        sets=options.set,
+        layouts=options.layouts.split(",") if options.layouts else None,
+        steps=options.steps,
+        seed=options.seed,
+        model=options.model,
+        keep=options.keep,
+        allow_python=options.allow_python,
+    )
+    report = verify(request, lambda text: print(text, file=sys.stderr, flush=True))
+    if options.json:
+        print(json.dumps(as_json(report.pipeline, report.verdicts, report.notes), indent=2))
+    else:
+        print_table(report.pipeline, report.verdicts)
+    return OK if report.ok else FAILED

@@ -1,0 +1,49 @@
+"""Which layouts a pipeline is verified under."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import lcm
+
+from rpeg.fit import Counts, misfits
+from rpeg.passes.layout_names import LayoutNameError, parse_layout
+from rpeg.tools.console import USAGE, Failure
+
+ONE_PROCESS = "dp1"
+USUAL = ("tp2", "tp2sp", "pp2", "pp2vpp2", "dp2", "dp2zero1", "tp2pp2")
+"""Those that are tried where none are named, as far as they can split the models."""
+_MINIBATCHES = 2
+
+
+def check_names(wanted: Sequence[str]) -> None:
+    """Raises Failure for a name that is no layout."""
+    for name in wanted:
+        try:
+            parse_layout(name)
+        except LayoutNameError as error:
+            raise Failure(str(error), USAGE) from None
+
+
+def chosen(wanted: Sequence[str] | None, models: Sequence[Counts]) -> tuple[list[str], list[str]]:
+    """(layouts, one process first; notes about those left out): the wanted ones, or the usual."""
+    if wanted:
+        return list(dict.fromkeys([ONE_PROCESS, *wanted])), []
+    why = {name: next(_why_not(name, models), None) for name in USUAL}
+    notes = [f"not tried: {name}, {reason}" for name, reason in why.items() if reason]
+    return [ONE_PROCESS, *(name for name in USUAL if why[name] is None)], notes
+
+
+def rows_divisor(layouts: Sequence[str]) -> int:
+    """What the rows of a batch must divide by: every data-parallel width, and two minibatches."""
+    return lcm(_MINIBATCHES, *(_width(name, "dp") for name in layouts))
+
+
+def _why_not(name: str, models: Sequence[Counts]) -> Iterator[str]:
+    widths = {axis: _width(name, axis) for axis in ("tp", "pp", "vpp")}
+    for counts in models:
+        for text in misfits(counts, **widths):
+            yield text.partition(":")[0]
+
+
+def _width(name: str, axis: str) -> int:
+    return int(parse_layout(name).get(axis, 1))

@@ -1,0 +1,155 @@
+"""The whole of it: from a pipeline's text to a verdict on each layout."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rpeg.fit import Counts
+from rpeg.frontend import load
+from rpeg.frontend.lift import lift
+from rpeg.frontend.render import render
+from rpeg.interp import InterpreterError, World
+from rpeg.ir.ops.declare import ModelOp, PipelineOp
+from rpeg.passes.base import tidied
+from rpeg.runtime.errors import RuntimeFailure
+from rpeg.runtime.recording import save
+from rpeg.runtime.shape import read_shape
+from rpeg.tools.compiling import Choice, compile_text, one_pipeline
+from rpeg.tools.console import Failure, Source, report
+from rpeg.tools.verifying.harden import Folders, Hardening, Size
+from rpeg.tools.verifying.judge import Verdict, judge
+from rpeg.tools.verifying.layouts import ONE_PROCESS, check_names, chosen, rows_divisor
+from rpeg.tools.verifying.models import ModelFolders
+from rpeg.tools.verifying.record import Recorded, record
+from rpeg.tools.verifying.replay import Prepare, ProgramFailed, Replaying
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be verified."""
+
+    source: Source
+    sets: Sequence[str] = ()
+    layouts: Sequence[str] | None = None
+    """Names; None: the usual ones that fit."""
+    steps: int = 5
+    seed: int = 0
+    model: Path | None = None
+    """A folder to take for every model."""
+    keep: Path | None = None
+    """Where to leave everything; None: nowhere."""
+    allow_python: bool = False
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came of it."""
+
+    pipeline: str
+    verdicts: tuple[Verdict, ...]
+    notes: tuple[str, ...]
+    """What was hardened."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether every layout computes what the pipeline says."""
+        return all(verdict.ok for verdict in self.verdicts)
+
+
+def verify(request: Request, say: Say, prepare: Prepare | None = None) -> Report:
+    """Verifies a pipeline; `say` hears of the progress, `prepare` sees each package before launch.
+
+    Raises Failure for what can't be hardened, interpreted or compiled.
+    """
+    check_names(request.layouts or ())
+    with _workplace(request.keep) as folder:
+        try:
+            return _Verification(request, folder, say, prepare).run()
+        except (RuntimeFailure, InterpreterError) as error:
+            raise Failure(str(error)) from None
+
+
+@contextmanager
+def _workplace(keep: Path | None) -> Iterator[Path]:
+    if keep is None:
+        with TemporaryDirectory(prefix="rpeg-verify-") as folder:
+            yield Path(folder)
+        return
+    if keep.exists() and any(keep.iterdir()):
+        raise Failure(f"{keep} is not empty: name a new folder")
+    keep.mkdir(parents=True, exist_ok=True)
+    yield keep.resolve()
+
+
+@dataclass(frozen=True)
+class _Verification:
+    request: Request
+    folder: Path
+    say: Say
+    prepare: Prepare | None
+
+    def run(self) -> Report:
+        title, hardened, layouts, notes = self._harden()
+        (self.folder / "pipeline.rpeg").write_text(hardened.text, encoding="utf-8")
+        recorded = self._record(hardened, title)
+        for note in (notes := [*notes, *recorded.notes]):
+            self.say(f"note: {note}")
+        asked = self.request
+        replaying = Replaying(hardened, self.folder, asked.seed, asked.allow_python, self.prepare)
+        verdicts = [self._judge(replaying, layout, recorded) for layout in layouts]
+        return Report(title, tuple(verdicts), tuple(notes))
+
+    def _harden(self) -> tuple[str, Source, list[str], list[str]]:
+        """(pipeline, its hardened text, layouts, notes). Raises Failure."""
+        asked = self.request
+        choice = Choice(asked.sets, layout=ONE_PROCESS, allow_python=asked.allow_python)
+        compile_text(asked.source, choice)  # refuses with places in the user's own text
+        module, pipeline, sources = one_pipeline(asked.source, asked.sets)
+        models = ModelFolders(asked.source, self.folder / "models", asked.seed, asked.model)
+        layouts, left_out = chosen(asked.layouts, _counts(pipeline, models))
+        size = Size(steps=asked.steps)
+        folders = Folders(models.of_source, models.perturbed)
+        with tidied(module):
+            hardening = Hardening(pipeline, folders, size, rows_divisor(layouts))
+            hardening.run()
+        text = render(lift(module, sources))
+        path = asked.source.path.with_suffix(".hardened.rpeg")
+        return pipeline.title, Source(path, text), layouts, [*hardening.notes, *left_out]
+
+    def _record(self, source: Source, title: str) -> Recorded:
+        loaded = load(source.text, source.name)
+        report([d for d in loaded.diagnostics if d.severity == "error"], source)
+        assert loaded.module is not None
+        if self.request.allow_python:
+            os.environ["RPEG_ALLOW_PYTHON"] = "1"
+        start = time.monotonic()
+        recorded = record(loaded.module, title, World(source.folder), self.request.seed)
+        save(recorded.recording, self.folder / "recording")
+        steps = len(recorded.recording.steps)
+        self.say(f"recorded {steps} steps by the interpreter ({time.monotonic() - start:.0f} s)")
+        return recorded
+
+    def _judge(self, replaying: Replaying, layout: str, recorded: Recorded) -> Verdict:
+        start = time.monotonic()
+        try:
+            verdict = judge(layout, recorded, replaying.run(layout))
+        except ProgramFailed as failure:
+            verdict = Verdict(layout, f"its program failed: {failure}")
+        verdict = replace(verdict, seconds=time.monotonic() - start)
+        self.say(f"{layout}: {'same' if verdict.ok else 'DIFFERS'} ({verdict.seconds:.0f} s)")
+        return verdict
+
+
+def _counts(pipeline: PipelineOp, models: ModelFolders) -> list[Counts]:
+    """What layouts split, of each model with a folder of its own."""
+    declared = (op for op in pipeline.body.block.ops if isinstance(op, ModelOp))
+    shapes = [read_shape(models.of_source(op.uri)) for op in declared if op.uri is not None]
+    return [Counts(s.layers, s.heads, s.kv_heads, s.ffn) for s in shapes]

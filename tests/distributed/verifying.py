@@ -1,0 +1,129 @@
+"""What `rpeg verify` is tried on: small models of every family, pipelines, and planted bugs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.unit.interp.pipelines import FAMILIES, write_model, write_rows
+
+GRPO = """rpeg 0.1
+pipeline p {{
+  model actor = policy("{model}", optim=adamw(lr=1e-6, weight_decay=0.1))
+  model ref = policy(actor@0)
+  data train = prompts("rows.jsonl")
+  verifier brief = outcome("rule:overlong", soft=0, max=8)
+
+  step i < 100 {{
+    q = batch(train, size=8)
+    y, lp = generate(actor@i, q, n=4, max_tokens=8)
+    short = score(brief, y)
+    adv = group_advantage(short, baseline=mean, scale=std)
+    lp_ref = logprob(ref, y)
+    pg = ppo_clip(y, adv, lp, clip_low=0.2, clip_high=0.2)
+    kl = kl_loss(y, lp_ref, coef=0.05)
+    actor@i+1 = update(actor@i, pg, kl, agg=token_mean)
+    every(steps=10) {{
+      checkpoint()
+    }}
+  }}
+}}
+"""
+SFT = """rpeg 0.1
+pipeline p {{
+  model actor = policy("{model}", optim=adamw(lr=1e-5))
+  data train = demos("rows.jsonl")
+  step i < 100 {{
+    b = batch(train, size=8)
+    ce = cross_entropy(b)
+    actor@i+1 = update(actor@i, ce, agg=seq_mean_token_mean)
+  }}
+}}
+"""
+
+
+def write(folder: Path, text: str, family: str) -> Path:
+    """A pipeline file beside its model, of four layers that tp2 and pp2vpp2 split, and its rows.
+
+    Its 23 tokens are no multiple of a tensor-parallel width; Llama's embeddings are untied.
+    """
+    folder.mkdir(exist_ok=True)
+    split = {"num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2}
+    write_model(folder / family, **FAMILIES[family], **split)
+    write_rows(folder / "rows.jsonl")
+    (folder / "p.rpeg").write_text(text.format(model=family), encoding="utf-8")
+    return folder / "p.rpeg"
+
+
+SUMS_OVER_DATA = """
+from rpeg.runtime.megatron import shim
+shim.install()
+from megatron.core.distributed import DistributedDataParallel
+DistributedDataParallel.finish_grad_sync = lambda self, *rest, **more: None
+"""
+"""Gradients of replicas are never summed."""
+
+SUM_OVER_TENSOR = """
+from rpeg.runtime.megatron import shim
+shim.install()
+from megatron.core.tensor_parallel.layers import (
+    LinearWithGradAccumulationAndAsyncCommunication as Linear,
+)
+backward = Linear.backward
+
+def without_sum(ctx, *gradients):
+    ctx.allreduce_dgrad = False
+    return backward(ctx, *gradients)
+
+Linear.backward = staticmethod(without_sum)
+"""
+"""The gradient of a split matrix's input is never summed over its shards."""
+
+NORMALISER = """
+from rpeg.runtime.losses import Totals
+from rpeg.runtime.trainer import Trainer
+
+def own_totals(self, examples, steps):
+    lengths = examples.mask.sum(dim=1)
+    return [Totals(int(lengths[k].sum()), int((lengths[k] > 0).sum())) for k in steps]
+
+Trainer._totals = own_totals
+"""
+"""Each process divides by its own tokens."""
+
+NORM_WEIGHTS = """
+import importlib
+from rpeg.runtime.megatron import shim
+shim.install()
+finalize = importlib.import_module("megatron.core.distributed.finalize_model_grads")
+finalize._allreduce_non_tensor_model_parallel_grads = lambda *rest, **more: None
+"""
+"""Gradients of norms, of which each rank saw a part of the sequence or heads, are never summed."""
+
+STALE = """
+from rpeg.runtime.engine.embedded import EmbeddedEngine
+swap = EmbeddedEngine.swap_weights
+
+def a_step_late(self, register):
+    late = getattr(self, "arrived", None)
+    swap(self, register)
+    self.arrived = self._weights
+    self._weights = late or self._weights
+
+EmbeddedEngine.swap_weights = a_step_late
+"""
+"""An engine takes each version of the weights when the next one comes."""
+
+
+def planting(bug: str) -> Callable[[Path], None]:
+    """Has a compiled program start with some lines of its own."""
+
+    def plant(package: Path) -> None:
+        (program,) = package.glob("program_*.py")
+        text = program.read_text(encoding="utf-8")
+        first = "from rpeg import runtime as rt\n"
+        assert first in text
+        program.write_text(text.replace(first, first + "import planted\n"), encoding="utf-8")
+        (package / "planted.py").write_text(bug, encoding="utf-8")
+
+    return plant

@@ -1,0 +1,30 @@
+"""What `rpeg verify` refuses, before anything runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.tools.commands import Shell
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["p.mlir"], 2, "rpeg verify takes .rpeg text"),
+        (["p.rpeg", "--layouts", "dp2,cp2"], 2, "`cp2`: context parallelism (cp) does not compile"),
+        (["p.rpeg", "--layouts", "dp2,xx"], 2, "`xx` is no layout"),
+        (["p.rpeg", "--keep", "full"], 1, "full is not empty: name a new folder"),
+        (["p.rpeg", "--model", "nowhere"], 1, "nowhere is no model folder"),
+        (["p.rpeg", "--set", "steps"], 1, "expected name=value"),
+        (["p.rpeg", "--steps", "0"], 2, "expected a whole number of at least 1, not 0"),
+    ],
+)
+def test_refusals(shell: Shell, words: list[str], code: int, said: str) -> None:
+    shell.write()
+    shell.write(name="p.mlir", text="builtin.module {}")
+    (shell.folder / "full").mkdir()
+    (shell.folder / "full" / "file").touch()
+    done = shell("verify", *words)
+    assert done.code == code, done
+    assert said in done.err
+    assert done.out == ""
