@@ -1,4 +1,4 @@
-"""Rules of a program (L3) as a whole: restored once, finished, one layout on its processes."""
+"""Rules of a program (L3) as a whole: restored once, finished, layouts of all its processes."""
 
 from __future__ import annotations
 
@@ -35,11 +35,14 @@ def order_violations(program: ProgramOp, loop: LoopOp) -> Iterator[Violation]:
 
 
 def layout_violations(call: CallOp) -> Iterator[Violation]:
-    """The layout of `groups` takes every process; each process takes an equal share of a batch."""
+    """The layout of `groups` takes every process, and splits batches as the others do; each process
+    takes an equal share of a batch.
+    """
     program = enclosing(call, "rrt.program")
     match call.callee.data, _layout(call), _program_layout(program):
-        case "groups", RecordAttr() as layout, _ if program is not None:
+        case "groups", RecordAttr() as layout, RecordAttr() as first if program is not None:
             yield from _product(layout, python_value(program.properties.get("processes")))
+            yield from _same_shares(layout, first)
             yield from (Violation(t, violations.setting("layout")) for t in contradictions(layout))
         case "batch", _, RecordAttr() as layout:
             yield from _shares(layout, python_value(call.settings.get("size")))
@@ -51,6 +54,13 @@ def _product(layout: RecordAttr, processes: object) -> Iterator[Violation]:
     size = size_of(layout)
     if size != processes:
         text = f"tp x pp x cp x dp = {size}, the program is for {processes} processes"
+        yield Violation(text, violations.setting("layout"))
+
+
+def _same_shares(layout: RecordAttr, first: RecordAttr) -> Iterator[Violation]:
+    mine, theirs = width_of(layout, "dp"), width_of(first, "dp")
+    if mine != theirs:
+        text = f"dp={mine}, but another layout of the program has dp={theirs}: write the same"
         yield Violation(text, violations.setting("layout"))
 
 

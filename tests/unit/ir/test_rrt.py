@@ -261,6 +261,30 @@ def test_equal_shares() -> None:
     assert messages(text) == [f"{place(text, 'size = 4')}: {message}"]
 
 
+GROUPS = '%groups = rrt.call "groups" of %run {layout = #rpeg.record<Layout, {dp = 1 : i64}>}\n'
+
+
+@pytest.mark.parametrize(
+    ("layout", "message"),
+    [
+        ("dp = 2 : i64", "dp=2, but another layout of the program has dp=1: write the same"),
+        ("dp = 1 : i64, pp = 2 : i64", None),
+        (
+            "dp = 1 : i64, pp = 2 : i64, sp = true",
+            "sp=true shards over tensor-parallel ranks: write tp=2 or more, or leave sp out",
+        ),
+    ],
+)
+def test_layouts_of_one_program(layout: str, message: str | None) -> None:
+    setting = f"layout = #rpeg.record<Layout, {{{layout}}}>"
+    other = f'    %others = rrt.call "groups" of %run {{{setting}}}\n'
+    first = GROUPS.replace("dp = 1 : i64", "dp = 1 : i64, tp = 2 : i64")
+    text = edited(
+        ('"all" 1 {', '"all" 2 {'), ("processes = 1", "processes = 2"), (GROUPS, first + other)
+    )
+    assert messages(text) == ([f"{place(text, setting)}: {message}"] if message else [])
+
+
 RESET = '    rrt.call "reset_prefix_cache" of %engine\n'
 STALE = (
     "generate runs after swap_weights without reset_prefix_cache: the engine's cache still holds "
