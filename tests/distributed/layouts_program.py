@@ -1,11 +1,11 @@
 """Record and replay: the same trajectories through every layout of so many processes.
 
-Run by torchrun with a folder of models and recorded trajectories, and the path of the results.
+Run by torchrun with a folder of models and recorded trajectories, and the name of a launch, which
+is the name of the results too.
 """
 
 from __future__ import annotations
 
-import os
 import pickle
 import sys
 from collections.abc import Iterator
@@ -26,13 +26,6 @@ from rpeg.runtime.trajectories import Prompts, Row, Trajectories
 STEPS, SAMPLES = 5, 14
 MODELS = ("qwen2", "qwen3", "llama")
 """Biases on q, k and v, tied; norms on q and k; an output layer of its own."""
-
-LAYOUTS = {
-    2: ("dp2", "dp2zero1", "tp2", "tp2sp", "pp2", "pp2vpp2", "pp2full", "tp2spselective"),
-    4: ("tp2pp2", "dp2pp2vpp2zero1", "dp2tp2zero1sp", "tp2pp2vpp2sp"),
-}
-"""By number of processes."""
-
 
 SMALL = rt.MicroBatch(seqs=3)
 
@@ -58,24 +51,47 @@ class Case:
         return " ".join([self.model, self.layout, self.dtype, bound, "few" * self.few]).strip()
 
 
-def cases(processes: int) -> Iterator[Case]:
-    """What so many processes replay."""
-    for k, layout in enumerate(LAYOUTS[processes]):
-        yield Case(MODELS[k % 3], layout)
-        yield Case(MODELS[(k + 1) % 3], layout, few=True)
-    yield from EXTRA[processes]
+def _each(*layouts: str) -> Iterator[Case]:
+    """Every layout, with the models in turn."""
+    yield from (Case(MODELS[k % 3], layout) for k, layout in enumerate(layouts))
 
 
-EXTRA = {
-    2: (
-        *(Case(model, "pp2vpp2") for model in ("qwen2", "qwen3")),
-        *(Case(model, "tp2sp") for model in ("qwen2", "qwen3")),
-        *(Case("qwen3", layout, dtype="bf16") for layout in ("tp2sp", "pp2vpp2", "dp2zero1")),
-        Case("llama", "pp2vpp2", micro_batch=rt.MicroBatch(tokens=20)),
+def _few(*layouts: str) -> Iterator[Case]:
+    yield from (Case(MODELS[k % 3], layout, few=True) for k, layout in enumerate(layouts))
+
+
+def _bf16(*layouts: str) -> Iterator[Case]:
+    yield from (Case("qwen3", layout, dtype="bf16") for layout in layouts)
+
+
+LAUNCHES: dict[str, tuple[int, list[Case]]] = {
+    "two": (
+        2,
+        [
+            *_each("dp2", "dp2zero1", "tp2", "pp2", "tp2sp", "pp2vpp2"),
+            *_few("dp2", "tp2sp", "pp2vpp2"),
+        ],
     ),
-    4: (Case("qwen2", "dp2tp2zero1sp", dtype="bf16"),),
+    "two, slow": (
+        2,
+        [
+            *_each("pp2full", "tp2spselective"),
+            *(Case(model, name) for name in ("tp2sp", "pp2vpp2") for model in MODELS),
+            *_few("dp2zero1", "tp2", "pp2"),
+            *_bf16("dp2zero1", "tp2sp", "pp2vpp2"),
+            Case("llama", "pp2vpp2", micro_batch=rt.MicroBatch(tokens=20)),
+        ],
+    ),
+    "four, slow": (
+        4,
+        [
+            *_each("tp2pp2", "dp2pp2vpp2zero1", "dp2tp2zero1sp", "tp2pp2vpp2sp"),
+            *_few("dp2pp2vpp2zero1", "tp2pp2"),
+            *_bf16("dp2tp2zero1sp"),
+        ],
+    ),
 }
-"""What differs most by the kind of model, in bf16, and with another bound."""
+"""Processes and what they replay, by a name for them."""
 
 
 class OwnTotals(rt.Trainer):
@@ -183,20 +199,17 @@ SAMPLING = ("dp2", "tp2sp", "pp2")
 
 
 def main() -> None:
-    folder, results = map(Path, sys.argv[1:])
-    trajectories = pickle.loads((folder / "recorded").read_bytes())
-    processes = int(os.environ["WORLD_SIZE"])
+    folder, launch = Path(sys.argv[1]), sys.argv[2]
+    processes, cases = LAUNCHES[launch]
+    recorded = pickle.loads((folder / "recorded").read_bytes())
     run = rt.start(pipeline="replay", steps=1, processes=processes, source_sha256="0")
-    found: dict[str, Any] = {}
-    for case in cases(processes):
-        found[str(case)] = replay(run, folder, trajectories[case.model], case)
-    if processes == 2:
-        for layout in SAMPLING:
-            found[f"samples {layout}"] = sample(run, layout)
+    found: dict[str, Any] = {str(c): replay(run, folder, recorded[c.model], c) for c in cases}
+    if launch == "two":
+        found |= {f"samples {layout}": sample(run, layout) for layout in SAMPLING}
         for kind, case in FAULTS.items():
-            found[kind.__name__] = replay(run, folder, trajectories[case.model], case, kind)
+            found[kind.__name__] = replay(run, folder, recorded[case.model], case, kind)
     if world.rank() == 0:
-        torch.save(found, results)
+        torch.save(found, folder / launch)
 
 
 if __name__ == "__main__":

@@ -86,19 +86,19 @@ def record(vocab: int, samples: int = program.SAMPLES, width: int = 7, n: int = 
     )
 
 
-def launch(folder: Path, processes: int) -> dict[str, Any]:
-    """What so many processes found."""
-    results = folder / f"results{processes}"
+def launch(folder: Path, name: str) -> dict[str, Any]:
+    """What the processes of a launch found."""
+    processes, _ = program.LAUNCHES[name]
     command = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     subprocess.run(
-        [sys.executable, *command, str(PROGRAM), str(folder), str(results)],
+        [sys.executable, *command, str(PROGRAM), str(folder), name],
         env=os.environ
         | {"RPEG_ROOT": str(ROOT), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-        | {"RPEG_RUN_DIR": str(folder / f"run{processes}")},
+        | {"RPEG_RUN_DIR": str(folder / f"run {name}")},
         check=True,
         timeout=500,
     )
-    found: dict[str, Any] = torch.load(results)
+    found: dict[str, Any] = torch.load(folder / name)
     return found
 
 
@@ -132,16 +132,16 @@ def alone(folder: Path) -> Callable[[Any], dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def several(folder: Path) -> Callable[[int], dict[str, Any]]:
-    """What so many processes find, by the names of their cases."""
+def several(folder: Path) -> Callable[[str], dict[str, Any]]:
+    """What the processes of a launch find, by the names of their cases."""
     return functools.cache(functools.partial(launch, folder))
 
 
 SAMPLES = "samples"
 CASES = [
-    pytest.param(processes, case, id=f"{processes} {case}", marks=[pytest.mark.slow] * (k > 0))
-    for k, processes in enumerate(program.LAYOUTS)
-    for case in program.cases(processes)
+    pytest.param(name, case, id=f"{name}: {case}", marks=[pytest.mark.slow] * ("slow" in name))
+    for name, (_, cases) in program.LAUNCHES.items()
+    for case in cases
 ]
 EXACT = {"log-prob": 1e-5, "gradient norm": 1e-5, "weights rms": 1e-6}
 LOOSE = {"log-prob": 0.05, "first gradient norm": 0.02, "weights rms": 5e-4}
@@ -168,9 +168,9 @@ def differences(a: dict[str, Any], b: dict[str, Any], bounds: dict[str, float]) 
     ]
 
 
-@pytest.mark.parametrize(("processes", "case"), CASES)
-def test_layout(processes: int, case: Any, several: Any, alone: Any) -> None:
-    found, wanted = several(processes)[str(case)], alone(case)
+@pytest.mark.parametrize(("launch", "case"), CASES)
+def test_layout(launch: str, case: Any, several: Any, alone: Any) -> None:
+    found, wanted = several(launch)[str(case)], alone(case)
     assert differences(found, wanted, EXACT if case.dtype == "fp32" else LOOSE) == []
     assert found["rates"] == wanted["rates"]
     assert all(len(set(norms)) == 1 for norms in found["norms"]), "one norm on all processes"
@@ -178,14 +178,14 @@ def test_layout(processes: int, case: Any, several: Any, alone: Any) -> None:
 
 @pytest.mark.parametrize(("fault", "case"), [(k.__name__, c) for k, c in program.FAULTS.items()])
 def test_planted_faults_are_seen(fault: str, case: Any, several: Any, alone: Any) -> None:
-    found = differences(several(2)[fault], alone(case), EXACT)
+    found = differences(several("two")[fault], alone(case), EXACT)
     assert any(name.startswith("gradient norm") for name in found), found
     assert any(name.startswith("weights rms") for name in found), found
 
 
 @pytest.mark.parametrize("layout", program.SAMPLING)
 def test_processes_sample_what_one_does_to_the_bit(layout: str, several: Any, alone: Any) -> None:
-    found, one = several(2)[f"samples {layout}"], alone(SAMPLES)
+    found, one = several("two")[f"samples {layout}"], alone(SAMPLES)
     assert torch.equal(found["tokens"], one["tokens"])
     assert torch.equal(found["logprobs"], one["logprobs"])
     assert len(one["tokens"].view(-1, 6).unique(dim=0)) == 32
