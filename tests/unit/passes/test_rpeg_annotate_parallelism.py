@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
+from rpeg.frontend import load
 from rpeg.ir.ops.effects import EvalOp
 from rpeg.ir.ops.movement import PublishOp, RanksOp, clause_of, pool_of
 from rpeg.ir.ops.sampling import GenerateOp
@@ -112,6 +113,23 @@ pipeline p {
 }
 """
     assert not [op for op in run(parse(sft), Annotate()).walk() if isinstance(op, PublishOp)]
+
+
+@pytest.mark.parametrize(
+    ("layout", "why"),
+    [
+        ("par(dp=2, sp=true)", "sp=true shards over tensor-parallel ranks: write tp=2 or more"),
+        ("par(dp=2, vpp=2)", "vpp=2 cuts pipeline stages: write pp=2 or more"),
+        ("par(dp=1, tp=2, zero=1)", "zero=1 shards over replicas: write dp=2 or more"),
+        ("par(dp=2, zero=4)", "zero=4: expected 0 to 3"),
+    ],
+)
+def test_settings_with_nothing_to_act_on_are_found_in_the_plan(layout: str, why: str) -> None:
+    text = planned(PLAN.replace("par(dp=2), mb(seqs=4)", f"{layout}, mb(seqs=4)"))
+    loaded = load(text, "p.rpeg")
+    errors = [d for d in loaded.diagnostics if d.severity == "error"]
+    assert [str(d.at) for d in errors] == [place(text, layout + ", mb(seqs")]
+    assert errors[0].message.startswith(why)
 
 
 @pytest.mark.parametrize("plans", [("", "none"), (PLAN, "two")], ids=["none", "others"])
