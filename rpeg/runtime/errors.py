@@ -60,7 +60,7 @@ def report_failures() -> None:
     """From now on an uncaught RuntimeFailure prints `error: ...` instead of a traceback.
 
     In a world of several only the process that fails first speaks: the others fail because it is
-    gone. Of an interrupt the launcher speaks.
+    gone. Of an interrupt, and of a process that could not speak, the launcher speaks.
     """
     shown_before = sys.excepthook
 
@@ -71,6 +71,9 @@ def report_failures() -> None:
             return
         if isinstance(error, RuntimeFailure):
             print(f"error: {error}", file=sys.stderr, flush=True)
+        elif world.is_loss(error):
+            text = f"error: process {world.rank()} lost another one, which may have said why"
+            print(text, file=sys.stderr, flush=True)
         elif not issubclass(kind, KeyboardInterrupt):
             shown_before(kind, error, trace)
         elif world.size() == 1:

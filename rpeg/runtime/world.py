@@ -62,6 +62,12 @@ def on_first(action: Callable[[], T]) -> T:
     return result
 
 
+def is_loss(error: BaseException) -> bool:
+    """Whether an error of torch.distributed says that another process is gone."""
+    of_gloo = isinstance(error, RuntimeError) and "gloo/transport" in str(error)
+    return of_gloo or isinstance(error, dist.DistError)
+
+
 def first_to_fail() -> bool:
     """True for the process that asks first: its failure is the cause, the others only lost it."""
     if size() == 1:

@@ -1,12 +1,13 @@
 """A program of two processes without a model: data, verifier, metrics, checkpoints, a kill.
 
 With DIE set, a process dies in the first attempt inside the fourth step, after a checkpoint of the
-second; torchrun starts both again.
+second, or while it writes the checkpoint of the fourth; torchrun starts both again.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 from typing import Any
 
 import torch
@@ -15,15 +16,21 @@ from torch import Tensor
 from rpeg.runtime.data import PromptData
 from rpeg.runtime.evaluate import evaluate
 from rpeg.runtime.layout import Layout
+from rpeg.runtime.ledger import consumed
 from rpeg.runtime.run import Run, start
 from rpeg.runtime.trajectories import Prompts, Trajectories
 from rpeg.runtime.verifiers import Verifier
+
+
+def dies(run: Run, where: str) -> bool:
+    return os.environ.get("DIE") == where and run.record.attempt == 1
 
 
 class Sum:
     """Replicated state: the sum of the ordinals that all processes were given."""
 
     def __init__(self, run: Run) -> None:
+        self.run = run
         self.value = torch.zeros(1, dtype=torch.int64)
         run.attach("sum", self)
 
@@ -33,6 +40,8 @@ class Sum:
         self.value += total
 
     def state_dict(self) -> dict[str, Any]:
+        if dies(self.run, "saving") and self.run.step == 4:
+            os.kill(os.getpid(), signal.SIGKILL)
         return {"value": self.value}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -79,13 +88,11 @@ def main() -> None:
     for i in run.loop():
         y, _ = engine.generate(train.batch(size=4), n=2)
         total.add(y.ordinals)
-        if (
-            "DIE" in os.environ
-            and i == 3
-            and run.record.attempt == 1
-            and groups.dp_rank == groups.dp_size - 1
-        ):
+        if dies(run, "in a step") and i == 3 and groups.dp_rank == groups.dp_size - 1:
             os._exit(1)
+        everything = torch.ones(len(y.rows), dtype=torch.bool)
+        note = consumed("nobody", y, y.tokens, y.mask, everything, epochs=1, minibatches=1)
+        run.ledger.note(note)
         run.log("share", groups.dp_rank, weight=3 if groups.dp_rank else 1)
         run.log("total", float(total.value))
         run.report(y, acc=correct.score(y))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rpeg.runtime.folder import FolderLock, RunFolder
+from rpeg.runtime.ledger import committed, expand
 
 HERE = Path(__file__).parent
 REWARDS = """
@@ -66,7 +67,11 @@ def check_run(folder: Path) -> None:
         sevens = [r["prompt"] for r in rollouts].count("7")
         assert line["verifier/correct/failed"] == sevens + in_evaluation
     assert [line["eval/all"] for line in metrics if "eval/all" in line] == [round(5 / 9, 9)] * 2
+    used = [i for line in committed(run / "ledger.jsonl") for i in expand(line["ids"])]
+    assert used == [(k, s) for k in range(20) for s in range(2)]
+    assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-000004"]
     assert sorted(p.name for p in (run / "checkpoints" / "step-000004").iterdir()) == [
+        "ledger.pt",
         "manifest.json",
         "run.pt",
         "sum.pt",
@@ -75,7 +80,7 @@ def check_run(folder: Path) -> None:
 
 
 def test_two_shares(folder: Path) -> None:
-    done = torchrun(folder, restarts=1, DP="2", DIE="yes")
+    done = torchrun(folder, restarts=1, DP="2", DIE="in a step")
     assert done.returncode == 0, done.stderr
     check_run(folder)
     metrics = lines(folder / "runs/two/metrics.jsonl")
@@ -83,13 +88,18 @@ def test_two_shares(folder: Path) -> None:
     assert [line["total"] for line in metrics] == [2 * sum(range(4 * k)) for k in range(1, 6)]
     assert "resuming two after step 2" in done.stdout
     assert json.loads((folder / "runs/two/run.json").read_text())["attempt"] == 2
+    undone = [line for line in lines(folder / "runs/two/ledger.jsonl") if "rolled_back" in line]
+    assert [(u["step"], u["attempt"], u["rolled_back"]) for u in undone] == [(3, 1, 2)]
 
 
 def test_two_copies_of_one_share(folder: Path) -> None:
-    done = torchrun(folder, DP="1")
+    done = torchrun(folder, restarts=1, DP="1", DIE="saving")
     assert done.returncode == 0, done.stderr
     check_run(folder)
-    assert done.stdout.count("note: verifier correct: ValueError: seven\n") == 1
+    assert "resuming two after step 2" in done.stdout
+    assert done.stderr == "error: process 1 lost another one, which may have said why\n"
+    launches = 2
+    assert done.stdout.count("note: verifier correct: ValueError: seven\n") == launches
 
 
 def test_a_failure_is_one_line_from_one_process(folder: Path) -> None:

@@ -1,0 +1,209 @@
+"""Runs whose processes are killed go on with the same command, as if nothing had happened.
+
+The pipeline is compiled and launched as a user would. What is compared with an undisturbed run is
+every figure of every step that isn't a time, to the bit, with digests of samples and weights.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from rpeg.runtime.checkpoint import verified
+from rpeg.runtime.ledger import committed, expand
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+STEPS = 18
+PIPELINE = f"""rpeg 0.1
+pipeline tiny {{
+  model actor = policy("models/tiny-qwen3-digits", optim=adamw(lr=1e-3), dtype=fp32)
+  data train = prompts("rows.jsonl")
+  verifier shared = outcome("python:rewards:shared")
+
+  step i < {STEPS} {{
+    q = batch(train, size=4)
+    y, lp = generate(actor@i, q, n=4, max_tokens=6, dtype=fp32)
+    r = score(shared, y)
+    adv = group_advantage(r, baseline=mean, scale=std)
+    pg = ppo_clip(y, adv, lp, clip_low=0.2, clip_high=0.2)
+    actor@i+1 = update(actor@i, pg, agg=token_mean)
+    every(steps=3) {{
+      checkpoint(keep=2)
+    }}
+  }}
+}}
+"""
+REWARDS = """
+def shared(prompt, completion, answer, metadata):
+    return len(set(prompt) & set(completion)) + 0.1 * len(completion)
+"""
+FIGURES = {"loss", "grad_norm", "reward/r", "tokens", "hash/samples", "hash/weights"}
+
+
+class Launch:
+    """`rpeg run` of the pipeline, in a run folder of its own."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.run = folder / "runs" / name
+        options = ["--processes", "2", "--allow-python", "--run-dir", str(self.run)]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "rpeg.tools.rpeg", "run", "tiny.rpeg", *options],
+            cwd=folder,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def wait(self) -> tuple[int, str, str]:
+        """Exit code, output, errors."""
+        out, err = self._process.communicate(timeout=300)
+        return self._process.returncode, out, err
+
+    def kill(self, rank: int, due: Callable[[Path], bool]) -> bool:
+        """Kills a process as soon as `due` says so of the run's folder; False if it ended before.
+
+        Checks that the launch then ends by itself, says what happened, and leaves nobody behind.
+        """
+        while not due(self.run):
+            if self._process.poll() is not None:
+                return False
+            time.sleep(0.0005)
+        ranks = self._ranks()
+        if rank not in ranks:
+            return False
+        ranks[rank].kill()
+        code, _, err = self.wait()
+        assert code != 0
+        said = f"error: process {rank} was ended by SIGKILL; the same command goes on from the last"
+        assert said in err
+        assert "Traceback" not in err
+        assert not any(process.is_running() for process in ranks.values())
+        return True
+
+    def _ranks(self) -> dict[int, psutil.Process]:
+        found = {}
+        for process in psutil.Process(self._process.pid).children(recursive=True):
+            if any(part.endswith("program_all.py") for part in process.cmdline()):
+                environment = process.environ()
+                if "RANK" in environment:
+                    found[int(environment["RANK"])] = process
+        return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("kills")
+    rows = [json.dumps({"prompt": f"{k}{k + 1}{k}=", "answer": ""}) + "\n" for k in range(8)]
+    (folder / "rows.jsonl").write_text("".join(rows))
+    (folder / "rewards.py").write_text(REWARDS)
+    (folder / "tiny.rpeg").write_text(PIPELINE)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def undisturbed(folder: Path) -> Launch:
+    """Goes on beside the tests that need its result last."""
+    return Launch(folder, "undisturbed")
+
+
+def is_saving(run: Path) -> bool:
+    return any((run / "checkpoints").glob(".step-*.tmp"))
+
+
+def after(steps: int, seconds: float) -> Callable[[Path], bool]:
+    """A moment: so long after the end of a step."""
+    reached: list[float] = []
+
+    def due(run: Path) -> bool:
+        metrics = run / "metrics.jsonl"
+        if not reached and metrics.exists() and metrics.read_bytes().count(b"\n") >= steps:
+            reached.append(time.monotonic())
+        return bool(reached) and time.monotonic() - reached[0] >= seconds
+
+    return due
+
+
+def finish(folder: Path, name: str) -> str:
+    code, out, err = Launch(folder, name).wait()
+    assert code == 0, err
+    return out
+
+
+def history(run: Path) -> list[dict[str, Any]]:
+    """The steps that a run logged, without times."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    timed = ("time/", "seconds", "tokens_per_s")
+    return [{n: v for n, v in line.items() if not n.startswith(timed)} for line in lines]
+
+
+def check(run: Path, undisturbed: Launch) -> None:
+    """The run did what the undisturbed one did, and its ledger holds each sample once."""
+    code, _, err = undisturbed.wait()
+    assert code == 0, err
+    steps = history(run)
+    assert [line["step"] for line in steps] == list(range(1, STEPS + 1))
+    assert steps[0].keys() >= FIGURES
+    assert steps == history(undisturbed.run)
+    assert len({line["hash/weights"] for line in steps}) == STEPS
+    for name in ("step-000015", "step-000018"):
+        assert verified(run / "checkpoints" / name) == []
+    lines = committed(run / "ledger.jsonl")
+    uses = Counter(
+        (line["model"], i, epoch)
+        for line in lines
+        for i in expand(line["ids"])
+        for epoch in range(line["epochs"])
+    )
+    assert uses == {("actor", (o, s), 0): 1 for o in range(4 * STEPS) for s in range(4)}
+    assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
+
+
+def kill_while_saving(folder: Path, name: str, rank: int) -> None:
+    """A save takes a moment: if this one was over, the next will do."""
+    for _ in range(STEPS // 3):
+        launch = Launch(folder, name)
+        assert launch.kill(rank, is_saving), "the run ended before a save was met"
+        if is_saving(launch.run):
+            return
+    pytest.fail("no kill hit a checkpoint while it was written")
+
+
+def test_a_kill_inside_a_checkpoint_write(folder: Path, undisturbed: Launch) -> None:
+    run = folder / "runs" / "once"
+    kill_while_saving(folder, "once", rank=1)
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 19, "lo')
+    finish(folder, "once")
+    assert not is_saving(run)
+    check(run, undisturbed)
+
+
+def test_six_kills_at_random_moments(folder: Path, undisturbed: Launch) -> None:
+    seed = int(os.environ.get("KILL_SEED", random.SystemRandom().randrange(10**6)))
+    print(f"KILL_SEED={seed}")
+    draw = random.Random(seed)
+    moments = sorted(draw.sample(range(1, STEPS - 1), 5))
+    saving = draw.randrange(3)
+    for k, steps in enumerate(moments):
+        if k == saving:
+            kill_while_saving(folder, "six", draw.randrange(2))
+        moment = after(steps, draw.uniform(0, 0.3))
+        assert Launch(folder, "six").kill(draw.randrange(2), moment)
+    assert "resuming tiny after step" in finish(folder, "six")
+    run = folder / "runs" / "six"
+    assert json.loads((run / "run.json").read_text())["attempt"] >= 7
+    check(run, undisturbed)
