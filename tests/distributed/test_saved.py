@@ -51,26 +51,23 @@ SEED = "7"
 
 @pytest.fixture(
     scope="module",
-    params=[
-        pytest.param(1, id="1 process"),
-        pytest.param(2, id="2 processes", marks=pytest.mark.slow),
-    ],
+    params=["dp1", *(pytest.param(layout, marks=pytest.mark.slow) for layout in ("dp2", "tp2"))],
 )
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a finished run of four steps, `runs/digits`."""
     folder = tmp_path_factory.mktemp("saved")
-    write_model(folder / "tiny")
+    write_model(folder / "tiny", num_key_value_heads=2)
     write_rows(folder / "rows.jsonl")
     (folder / "mine.py").write_text(REWARD)
     (folder / "p.rpeg").write_text(PIPELINE)
     call = [sys.executable, "-m", "rpeg.tools.rpeg", "run", "p.rpeg", "--allow-python"]
     done = subprocess.run(
-        [*call, "--seed", SEED, "--processes", str(request.param)],
+        [*call, "--seed", SEED, "--layout", request.param],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=600,  # only against one that hangs
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
