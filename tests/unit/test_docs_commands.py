@@ -19,7 +19,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-SLOW = {"generate-eval-export.md"}
+SLOW = {"generate-eval-export.md", "verify.md"}
 """Pages that train."""
 LENT = ("clusters", "data", "docs", "examples", "models")
 BLOCK = re.compile(r"(?P<skip><!-- not run: .+ -->\n+)?```console\n(?P<body>.*?)^```$", re.M | re.S)

@@ -108,7 +108,7 @@ def _first(gap: Gap, a: Recording, b: Recording) -> str:
         ours, theirs = (r.steps[gap.step].grad_norms[gap.name][gap.optimizer_step] for r in (a, b))
         return (
             f"the gradient's norm differs first in {place}: {theirs:.6g} instead of {ours:.6g}"
-            f"{_worst_after(a, b)}"
+            f"; in the end {_worst_tensors(a, b)}"
         )
     whose = "the engine's log-probs" if gap.kind == "behaviour" else "log-probs"
     named = "" if gap.optimizer_step is not None else f" (`{gap.name}`)"
@@ -141,10 +141,6 @@ def _cause(gap: Gap) -> str:
                 "The trainer agrees up to there, so the engine holds other weights than the last "
                 "update made: a publish that is missing, late or wrong"
             )
-
-
-def _worst_after(a: Recording, b: Recording) -> str:
-    return f"; in the end {_worst_tensors(a, b)}"
 
 
 def _worst_tensors(a: Recording, b: Recording) -> str:

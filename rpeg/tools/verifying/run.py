@@ -90,6 +90,14 @@ def _workplace(keep: Path | None) -> Iterator[Path]:
 
 
 @dataclass(frozen=True)
+class _Hardened:
+    pipeline: str
+    source: Source
+    layouts: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class _Verification:
     request: Request
     folder: Path
@@ -97,18 +105,19 @@ class _Verification:
     prepare: Prepare | None
 
     def run(self) -> Report:
-        title, hardened, layouts, notes = self._harden()
-        (self.folder / "pipeline.rpeg").write_text(hardened.text, encoding="utf-8")
-        recorded = self._record(hardened, title)
-        for note in (notes := [*notes, *recorded.notes]):
+        asked, hardened = self.request, self._harden()
+        (self.folder / "pipeline.rpeg").write_text(hardened.source.text, encoding="utf-8")
+        recorded = self._record(hardened)
+        notes = (*hardened.notes, *recorded.notes)
+        for note in notes:
             self.say(f"note: {note}")
-        asked = self.request
-        replaying = Replaying(hardened, self.folder, asked.seed, asked.allow_python, self.prepare)
-        verdicts = [self._judge(replaying, layout, recorded) for layout in layouts]
-        return Report(title, tuple(verdicts), tuple(notes))
+        replaying = Replaying(
+            hardened.source, self.folder, asked.seed, asked.allow_python, self.prepare
+        )
+        verdicts = tuple(self._judge(replaying, name, recorded) for name in hardened.layouts)
+        return Report(hardened.pipeline, verdicts, notes)
 
-    def _harden(self) -> tuple[str, Source, list[str], list[str]]:
-        """(pipeline, its hardened text, layouts, notes). Raises Failure."""
+    def _harden(self) -> _Hardened:
         asked = self.request
         choice = Choice(asked.sets, layout=ONE_PROCESS, allow_python=asked.allow_python)
         compile_text(asked.source, choice)  # refuses with places in the user's own text
@@ -122,9 +131,11 @@ class _Verification:
             hardening.run()
         text = render(lift(module, sources))
         path = asked.source.path.with_suffix(".hardened.rpeg")
-        return pipeline.title, Source(path, text), layouts, [*hardening.notes, *left_out]
+        notes = (*hardening.notes, *left_out)
+        return _Hardened(pipeline.title, Source(path, text), tuple(layouts), notes)
 
-    def _record(self, source: Source, title: str) -> Recorded:
+    def _record(self, hardened: _Hardened) -> Recorded:
+        source, title = hardened.source, hardened.pipeline
         loaded = load(source.text, source.name)
         report([d for d in loaded.diagnostics if d.severity == "error"], source)
         assert loaded.module is not None

@@ -316,3 +316,13 @@ def test_what_it_does_not_run_is_refused_by_name(
 def test_an_unknown_pipeline_is_named() -> None:
     with pytest.raises(InterpreterError, match="no pipeline `x`; there is `p`"):
         Interpreter(grpo(), "x", World(Path()))
+
+
+def test_greedy_completions_follow_the_last_weights(interpret: Interpret) -> None:
+    machine = interpret(grpo())
+    record = machine.run(2)
+    found = machine.greedy(record)["y"]
+    assert found.tokens.shape == (4, 6)
+    assert bool((found.gaps[found.tokens >= 0] >= 0).all())
+    record.weights["actor"] = {n: -t for n, t in record.weights["actor"].items()}
+    assert not torch.equal(machine.greedy(record)["y"].tokens, found.tokens)
