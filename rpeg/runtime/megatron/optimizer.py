@@ -81,6 +81,7 @@ class Optimizer:
         for group in self._optimizer.param_groups:
             group["weight_decay"] = settings.weight_decay * group["wd_mult"]
         self._load_masters(replica)
+        self.restart(adam_steps=0)
 
     @torch.no_grad()
     def _load_masters(self, replica: Replica) -> None:
@@ -128,8 +129,8 @@ class Optimizer:
         assert len(counts) <= 1, f"every step updates every tensor: {counts}"
         return max(counts, default=0)
 
-    def allocate(self, adam_steps: int) -> None:
-        """Makes room for moments, to be filled, after so many updates."""
+    def restart(self, adam_steps: int) -> None:
+        """Sets moments to zero, for them to be read, as if after so many updates."""
         for master in self.masters():
             state = self._part.optimizer.state[master.tensor]
             state["step"] = torch.tensor(float(adam_steps))

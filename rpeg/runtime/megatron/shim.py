@@ -45,6 +45,8 @@ def install() -> bool:
         )
     # It warns of everything optional that is absent: TransformerEngine, Apex, ...
     warnings.filterwarnings("ignore", module=r"megatron\.core")
+    # What it calls of torch.distributed will have other names one day.
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed")
     if torch.cuda.is_available():
         return False
     _import_everything_used()

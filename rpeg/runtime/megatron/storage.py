@@ -52,7 +52,7 @@ def load(folder: Path, replica: Replica, optimizer: Optimizer) -> Plain:
     """
     try:
         plain: Plain = dist_checkpointing.load_common_state_dict(str(folder))
-        optimizer.allocate(plain.pop("adam_steps"))
+        optimizer.restart(plain.pop("adam_steps"))
         state = {"tensors": _tensors(replica, optimizer)}
         dist_checkpointing.load(state, str(folder), validate_access_integrity=False)
     except (CheckpointingException, CheckpointException, KeyError) as error:
