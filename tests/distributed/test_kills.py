@@ -6,6 +6,7 @@ every figure of every step that isn't a time, to the bit, with digests of sample
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -59,6 +60,7 @@ class Launch:
     def __init__(self, folder: Path, name: str) -> None:
         self.run = folder / "runs" / name
         options = ["--processes", "2", "--allow-python", "--run-dir", str(self.run)]
+        self._started = time.time_ns()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "rpeg.tools.rpeg", "run", "tiny.rpeg", *options],
             cwd=folder,
@@ -78,13 +80,13 @@ class Launch:
 
         Checks that the launch then ends by itself, says what happened, and leaves nobody behind.
         """
-        while not due(self.run):
+        ranks: dict[int, psutil.Process] = {}
+        while rank not in ranks:
             if self._process.poll() is not None:
                 return False
+            if self._has_restored() and due(self.run):
+                ranks = self._ranks()
             time.sleep(0.0005)
-        ranks = self._ranks()
-        if rank not in ranks:
-            return False
         ranks[rank].kill()
         code, _, err = self.wait()
         assert code != 0
@@ -94,11 +96,17 @@ class Launch:
         assert not any(process.is_running() for process in ranks.values())
         return True
 
+    def _has_restored(self) -> bool:
+        """Whether the run's folder has forgotten what was past its checkpoint."""
+        metrics = self.run / "metrics.jsonl"
+        return metrics.exists() and metrics.stat().st_mtime_ns > self._started
+
     def _ranks(self) -> dict[int, psutil.Process]:
         found = {}
         for process in psutil.Process(self._process.pid).children(recursive=True):
-            if any(part.endswith("program_all.py") for part in process.cmdline()):
-                environment = process.environ()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                started = any(part.endswith("program_all.py") for part in process.cmdline())
+                environment = process.environ() if started else {}
                 if "RANK" in environment:
                     found[int(environment["RANK"])] = process
         return found
