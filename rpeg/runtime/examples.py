@@ -1,41 +1,46 @@
-"""What a model is trained on or evaluated at: prompts with completions, padded into rectangles."""
+"""What a model is trained on or evaluated at: prompts with completions, packed end to end."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 
 from rpeg.runtime.errors import DataFailure, ModelFailure
+from rpeg.runtime.packing import Packing
 from rpeg.runtime.tokenizer import Tokenizer
 from rpeg.runtime.trajectories import Demos, Row, Trajectories
 
 
 @dataclass(frozen=True)
 class ModelInputs:
-    """One micro-batch. A row is prompt and completion, right-padded: causal attention needs no
-    mask.
-    """
+    """One micro-batch: rows of prompt and completion, packed end to end."""
 
     input_ids: Tensor
-    """[batch, sequence] int64."""
-    positions: Tensor
-    """[batch, tokens] int64: where in the sequence each completion token is predicted."""
+    """[1, tokens] int64."""
+    packing: Packing
+    """Which of the tokens are each row's."""
+    predicting: Tensor
+    """[k] int64: the tokens after which completion tokens come, row by row."""
     targets: Tensor
-    """[batch, tokens] int64: the completion tokens."""
+    """[k] int64: those completion tokens."""
+    cells: Tensor
+    """[k] int64: their places in a rectangle [batch, tokens], flattened."""
     mask: Tensor
-    """[batch, tokens] bool: which of them count."""
+    """[batch, tokens] bool: which of the rectangle's tokens count."""
 
     def to(self, device: torch.device) -> ModelInputs:
         """The same on another device."""
         return ModelInputs(
-            self.input_ids.to(device),
-            self.positions.to(device),
-            self.targets.to(device),
-            self.mask.to(device),
+            **{part.name: getattr(self, part.name).to(device) for part in fields(self)}
         )
+
+    def rectangle(self, values: Tensor) -> Tensor:
+        """values [k] as [batch, tokens], zero where there are none and outside the mask."""
+        cells = values.new_zeros(self.mask.numel()).index_copy(0, self.cells, values)
+        return cells.view(self.mask.shape) * self.mask
 
 
 @dataclass(frozen=True)
@@ -81,27 +86,30 @@ class Examples:
         return prompts + self.extents - 1
 
     def inputs(self, rows: Sequence[int], multiple: int = 1) -> ModelInputs:
-        """The rectangle of `rows`, its sequence length rounded up to a multiple."""
+        """`rows`, packed; the last row is followed by zeros up to a multiple of tokens."""
         index = torch.tensor(rows)
-        width = int(self.extents[index].max())
-        longest = int(self.lengths[index].max())
-        longest = -(-longest // multiple) * multiple
-        targets = self.tokens[index, :width]
-        prompts = [self.prompt_ids[row] for row in rows]
-        starts = torch.tensor([len(ids) for ids in prompts])
-        positions = starts.unsqueeze(1) - 1 + torch.arange(width)
-        input_ids = torch.zeros(
-            len(rows), max(longest, width + int(starts.max())), dtype=torch.long
-        )
-        for row, ids in enumerate(prompts):
-            input_ids[row, : len(ids)] = torch.tensor(ids)
-        input_ids.scatter_(1, positions + 1, targets)
+        extents, width = self.extents[index], int(self.extents[index].max())
+        lengths = self.lengths[index]
+        targets, wanted = self.tokens[index, :width], torch.arange(width) < extents.unsqueeze(1)
+        starts = torch.tensor([len(self.prompt_ids[row]) for row in rows]) - 1
+        firsts = lengths.cumsum(0) - lengths + starts
+        extra = -int(lengths.sum()) % multiple
+        lengths[-1] += extra
         return ModelInputs(
-            input_ids=input_ids[:, :longest],
-            positions=positions.clamp(max=longest - 1),
-            targets=targets,
+            input_ids=self._packed(rows, extents.tolist(), extra).unsqueeze(0),
+            packing=Packing.of(lengths.tolist()),
+            predicting=(firsts.unsqueeze(1) + torch.arange(width))[wanted],
+            targets=targets[wanted],
+            cells=wanted.flatten().nonzero().flatten(),
             mask=self.mask[index, :width],
         )
+
+    def _packed(self, rows: Sequence[int], extents: list[int], extra: int) -> Tensor:
+        """[tokens] int64: what the model reads of each row, all but its last token, and zeros."""
+        parts = []
+        for row, extent in zip(rows, extents, strict=True):
+            parts += [torch.tensor(self.prompt_ids[row]), self.tokens[row, : extent - 1]]
+        return torch.cat([*parts, torch.zeros(extra, dtype=torch.long)])
 
 
 def pad(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

@@ -1,20 +1,29 @@
-"""From logits, possibly sharded over the vocabulary, to log-probs and entropies of tokens."""
+"""From logits, possibly sharded over the vocabulary, to log-probs and entropies of tokens.
+
+Logits are the largest tensors of a step: they are read block by block, and nothing else of their
+size is kept for the backward pass.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from rpeg.runtime.blocks import blocks
+
 BANNED = -1e30
-"""Added to logits that must never be sampled: their probability is exactly zero in float32, and
-unlike minus infinity it leaves no NaN behind in entropies.
+"""Stands for the logits that must never be sampled: their probability is exactly zero in float32,
+and unlike minus infinity it leaves no NaN behind in entropies.
 """
 
 
 def ban(logits: Tensor, banned: Tensor) -> Tensor:
     """`logits` [..., vocabulary] without probability where `banned` [vocabulary] is true."""
-    return logits + banned.to(logits.dtype) * BANNED
+    return logits.masked_fill(banned, BANNED)
 
 
 class VocabShard:
@@ -30,46 +39,83 @@ class VocabShard:
         columns = torch.arange(self.first, self.first + width)
         self.banned = (columns >= vocab) | (columns == (-1 if pad_id is None else pad_id))
 
-    def logprob(
-        self, logits: Tensor, targets: Tensor, temperature: float, *, entropy: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        """Log-probs of `targets` [b, k] and entropies [b, k] at `temperature`, float32.
+    def logprob(self, logits: Tensor, targets: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        """Log-probs of `targets` [k] and entropies [k] at `temperature`, float32.
 
-        `logits` [b, k, width] is this process's shard. Both are differentiable in it; the entropy
-        only if asked for.
+        `logits` [k, width] is this process's shard. Both are differentiable in it.
         """
-        scaled = ban(logits.float() / temperature, self.banned.to(logits.device))
-        peak = self._max(scaled.detach().amax(dim=-1))
-        normalizer = peak + self._sum(torch.exp(scaled - peak.unsqueeze(-1)).sum(dim=-1)).log()
-        with torch.set_grad_enabled(entropy and torch.is_grad_enabled()):
-            p = torch.exp(scaled - self._to_shards(normalizer).unsqueeze(-1))
-            spread = normalizer - self._sum((p * scaled).sum(dim=-1))
-        return self._chosen(scaled, targets) - normalizer, spread
+        self.banned = self.banned.to(logits.device)
+        logprob, entropy = _LogProb.apply(logits, targets, temperature, self)  # type: ignore[no-untyped-call]
+        return logprob, entropy
 
-    def _chosen(self, scaled: Tensor, targets: Tensor) -> Tensor:
-        local = targets - self.first
-        here = (local >= 0) & (local < scaled.shape[-1])
-        chosen = scaled.gather(-1, local.clamp(0, scaled.shape[-1] - 1).unsqueeze(-1)).squeeze(-1)
-        return self._sum(torch.where(here, chosen, 0.0))
+    def scaled(self, logits: Tensor, temperature: float) -> Iterator[tuple[slice, Tensor]]:
+        """Blocks of rows, float32, over the temperature, without probability where banned."""
+        for rows in blocks(logits):
+            wide = logits[rows].to(torch.promote_types(logits.dtype, torch.float32), copy=True)
+            yield rows, wide.div_(temperature).masked_fill_(self.banned, BANNED)
 
-    def _sum(self, x: Tensor) -> Tensor:
-        if not self.sharded:
-            return x
-        from megatron.core.tensor_parallel import reduce_from_tensor_model_parallel_region
+    def local(self, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """(columns of `targets` in this shard, clamped into it; whether they are in it)."""
+        columns = targets - self.first
+        width = len(self.banned)
+        return columns.clamp(0, width - 1), (columns >= 0) & (columns < width)
 
-        total: Tensor = reduce_from_tensor_model_parallel_region(x, group=self.group)
-        return total
-
-    def _to_shards(self, x: Tensor) -> Tensor:
-        """x as every shard uses it: its gradient is the sum of all of theirs."""
-        if not self.sharded:
-            return x
-        from megatron.core.tensor_parallel import copy_to_tensor_model_parallel_region
-
-        same: Tensor = copy_to_tensor_model_parallel_region(x, group=self.group)
-        return same
-
-    def _max(self, x: Tensor) -> Tensor:
+    def reduce(self, x: Tensor, op: Any = dist.ReduceOp.SUM) -> Tensor:
+        """x of all shards, reduced in place."""
         if self.sharded:
-            dist.all_reduce(x, op=dist.ReduceOp.MAX, group=self.group)
+            dist.all_reduce(x, op=op, group=self.group)
         return x
+
+
+class _LogProb(torch.autograd.Function):
+    """log p = z_target - log sum exp z; H = log sum exp z - sum p z, for logits z over temperature.
+
+    d log p / dz = 1[target] - p; dH / dz = -p (log p + H).
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, targets: Tensor, temperature: float, shard: VocabShard
+    ) -> tuple[Tensor, Tensor]:
+        wide = torch.promote_types(logits.dtype, torch.float32)
+        peak = torch.empty(len(logits), dtype=wide, device=logits.device)
+        chosen, weighted, total = (torch.empty_like(peak) for _ in range(3))
+        columns, here = shard.local(targets)
+        for rows, z in shard.scaled(logits, temperature):
+            peak[rows] = z.amax(dim=-1)
+            chosen[rows] = z.gather(-1, columns[rows].unsqueeze(-1)).squeeze(-1)
+        shard.reduce(peak, dist.ReduceOp.MAX)
+        for rows, z in shard.scaled(logits, temperature):
+            p = torch.exp(z - peak[rows].unsqueeze(-1))
+            total[rows] = p.sum(dim=-1)
+            weighted[rows] = p.mul_(z).sum(dim=-1)
+        sums = shard.reduce(torch.stack([total, weighted, chosen * here]))
+        normalizer = peak + sums[0].log()
+        entropy = normalizer - sums[1] / sums[0]
+        ctx.save_for_backward(logits, targets, normalizer, entropy)
+        ctx.settings = temperature, shard
+        ctx.set_materialize_grads(False)
+        return sums[2] - normalizer, entropy
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor, None, None, None]:
+        logits, targets, normalizer, entropy = ctx.saved_tensors
+        temperature, shard = ctx.settings
+        of_logprob, of_entropy = (
+            None if g is None else g.unsqueeze(-1) / temperature for g in gradients
+        )
+        columns, here = shard.local(targets)
+        dlogits = torch.empty_like(logits)
+        for rows, z in shard.scaled(logits, temperature):
+            logp = z.sub_(normalizer[rows].unsqueeze(-1))
+            p = logp.exp()
+            slope = torch.zeros_like(p)
+            if of_logprob is not None:
+                g = of_logprob[rows]
+                slope.addcmul_(p, g, value=-1.0)
+                slope.scatter_add_(-1, columns[rows].unsqueeze(-1), g * here[rows].unsqueeze(-1))
+            if of_entropy is not None:
+                h = entropy[rows].unsqueeze(-1)
+                slope.addcmul_(p.mul_(logp.add_(h)), of_entropy[rows], value=-1.0)
+            dlogits[rows] = slope
+        return dlogits, None, None, None

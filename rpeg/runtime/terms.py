@@ -29,7 +29,7 @@ class Outputs:
     logprob: Tensor
     """Of the completion tokens; empty for a value model."""
     entropy: Tensor
-    """Of the next-token distribution; differentiable only if a term asks for it."""
+    """Of the next-token distribution."""
     values: Tensor
     """A critic's values; empty for a policy."""
 
@@ -45,7 +45,6 @@ class LossTerm:
     fields: Fields = field(default_factory=dict)
     stats: Callable[[Outputs, Fields], dict[str, Tensor]] = lambda out, fields: {}
     """Per-token statistics, reported as means over the trained tokens."""
-    differentiates_entropy: bool = False
     scaled_by: str | None = None
     """Field that multiplies the loss, or None: where it is zero, so are loss and gradient."""
 
@@ -167,7 +166,7 @@ def entropy_bonus(y: Trajectories, *, coef: float) -> LossTerm:
     def loss(out: Outputs, f: Fields) -> Tensor:
         return losses.entropy_bonus(out.entropy, out.mask, coef=coef)
 
-    return LossTerm("entropy_bonus", y, loss, differentiates_entropy=True)
+    return LossTerm("entropy_bonus", y, loss)
 
 
 def value_loss(

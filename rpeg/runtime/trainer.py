@@ -233,10 +233,9 @@ class Trainer(Model):
     ) -> None:
         """One optimizer step on a minibatch's active rows; this process may have none."""
         temperature = examples.temperature
-        entropy = any(term.differentiates_entropy for term in terms)
 
         def loss(logits: Tensor, inputs: ModelInputs, micro: list[int]) -> Any:
-            out = self.replica.outputs(logits, inputs, temperature, entropy=entropy)
+            out = self.replica.outputs(logits, inputs, temperature)
             self.run.oracle.trained(self, examples, micro, out.logprob)
             weights = weighing.weights(inputs.mask, idle=not micro)
             return _loss_and_report(out, terms, micro or [0], weights)

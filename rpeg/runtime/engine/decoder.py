@@ -7,7 +7,6 @@ the batch, so that neither the batch's composition nor the data-parallel width c
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from rpeg.runtime.products import Weight, widens
+from rpeg.runtime.rotary import rotary_table
 from rpeg.runtime.shape import ModelShape
 
 
@@ -23,14 +24,13 @@ class Layer:
     """One layer's weights; q, k, v and gate, up are fused."""
 
     norm1: Tensor
-    qkv: Tensor
-    qkv_bias: Tensor | None
-    q_norm: Tensor | None
-    k_norm: Tensor | None
-    out: Tensor
+    qkv: Weight
+    qk_norm: Tensor | None
+    """[heads + kv heads, head dim]: the norms of queries and keys, head by head."""
+    out: Weight
     norm2: Tensor
-    gate_up: Tensor
-    down: Tensor
+    gate_up: Weight
+    down: Weight
 
 
 class Cache:
@@ -65,13 +65,13 @@ def _repeat(cache: Tensor, n: int, prompt: int) -> Tensor:
 
 @dataclass(frozen=True)
 class _Reading:
-    """Where a forward pass stands: rotations [rows, length, head dim / 2], and the cache."""
+    """Where a forward pass stands: rotations [rows, length, 1, head dim / 2], and the cache."""
 
     cos: Tensor
     sin: Tensor
     cache: Cache
     slot: int
-    visible: Tensor | None
+    bias: Tensor | None
 
 
 class Decoder:
@@ -83,12 +83,11 @@ class Decoder:
         self.shape = shape
         w = {name: tensor.to(dtype) for name, tensor in weights.items()}
         self.embedding = w["model.embed_tokens.weight"]
-        self.head = self.embedding if shape.tied else w["lm_head.weight"]
-        self.norm = w["model.norm.weight"]
-        self.layers = [_layer(w, f"model.layers.{i}.") for i in range(shape.layers)]
-        angles = torch.outer(torch.arange(shape.positions).float(), rotary_frequencies(shape))
-        self._cos = angles.cos().to(self.embedding)
-        self._sin = angles.sin().to(self.embedding)
+        self._head = Weight(self.embedding if shape.tied else w["lm_head.weight"])
+        self._norm = w["model.norm.weight"]
+        self._layers = [_layer(shape, w, f"model.layers.{i}.") for i in range(shape.layers)]
+        tables = rotary_table(shape, shape.positions)
+        self._cos, self._sin = (table.to(self.device).unsqueeze(1) for table in tables)
 
     @property
     def device(self) -> torch.device:
@@ -104,90 +103,109 @@ class Decoder:
         hidden].
         """
         places = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-        return self._forward(ids, places, cache, slot=0, visible=None)
+        return self._forward(ids, places, cache, slot=0, bias=None)
 
-    def step(self, ids: Tensor, places: Tensor, cache: Cache, slot: int, visible: Tensor) -> Tensor:
+    def step(self, ids: Tensor, places: Tensor, cache: Cache, slot: int, bias: Tensor) -> Tensor:
         """Reads one token a row [rows] at rotary positions `places` into `slot`; hidden [rows,
         hidden].
 
-        `visible` [rows, 1, 1, slot + 1] says which slots each row looks at.
+        `bias` [rows, 1, slot + 1] float32 is added to the scores of each slot.
         """
-        hidden = self._forward(ids[:, None], places[:, None], cache, slot, visible)
+        hidden = self._forward(ids[:, None], places[:, None], cache, slot, bias)
         return hidden[:, 0]
 
     def logits(self, hidden: Tensor) -> Tensor:
         """float32 logits [..., vocabulary] of hidden states."""
-        return F.linear(hidden, self.head).float()
+        return self._head(hidden).float()
 
     def _forward(
-        self, ids: Tensor, places: Tensor, cache: Cache, slot: int, visible: Tensor | None
+        self, ids: Tensor, places: Tensor, cache: Cache, slot: int, bias: Tensor | None
     ) -> Tensor:
         x = F.embedding(ids, self.embedding)
-        reading = _Reading(self._cos[places], self._sin[places], cache, slot, visible)
-        for index, layer in enumerate(self.layers):
+        reading = _Reading(self._cos[places], self._sin[places], cache, slot, bias)
+        for index, layer in enumerate(self._layers):
             x = x + self._attend(layer, index, self._rms(x, layer.norm1), reading)
-            gate, up = F.linear(self._rms(x, layer.norm2), layer.gate_up).chunk(2, dim=-1)
-            x = x + F.linear(F.silu(gate) * up, layer.down)
-        return self._rms(x, self.norm)
+            gate, up = layer.gate_up(self._rms(x, layer.norm2)).chunk(2, dim=-1)
+            x = x + layer.down(F.silu(gate, inplace=True).mul_(up))
+        return self._rms(x, self._norm)
 
     def _attend(self, layer: Layer, index: int, x: Tensor, at: _Reading) -> Tensor:
         s, (rows, length, _) = self.shape, x.shape
-        heads = F.linear(x, layer.qkv, layer.qkv_bias).view(rows, length, -1, s.head_dim)
-        q, k, v = heads.split([s.heads, s.kv_heads, s.kv_heads], dim=2)
-        q = rotate(self._rms(q, layer.q_norm), at.cos, at.sin).transpose(1, 2)
-        k = rotate(self._rms(k, layer.k_norm), at.cos, at.sin).transpose(1, 2)
-        keys, values = at.cache.write(index, at.slot, k, v.transpose(1, 2))
-        out = F.scaled_dot_product_attention(
-            q,
-            keys,
-            values,
-            attn_mask=at.visible,
-            is_causal=at.visible is None,
-            enable_gqa=s.heads != s.kv_heads,
-        )
-        return F.linear(out.transpose(1, 2).reshape(rows, length, -1), layer.out)
+        heads = layer.qkv(x).view(rows, length, -1, s.head_dim)
+        qk, v = heads.split([s.heads + s.kv_heads, s.kv_heads], dim=2)
+        if layer.qk_norm is not None:
+            qk = self._rms(qk, layer.qk_norm)
+        q, k = rotate(qk, at.cos, at.sin).split([s.heads, s.kv_heads], dim=2)
+        keys, values = at.cache.write(index, at.slot, k.transpose(1, 2), v.transpose(1, 2))
+        if at.bias is None:
+            out = attend_causally(q.transpose(1, 2), keys, values).transpose(1, 2)
+        else:
+            out = attend_once(q.squeeze(1), keys, values, at.bias)
+        return layer.out(out.reshape(rows, length, -1))
 
-    def _rms(self, x: Tensor, weight: Tensor | None) -> Tensor:
-        return x if weight is None else F.rms_norm(x, weight.shape, weight, self.shape.eps)
+    def _rms(self, x: Tensor, weight: Tensor) -> Tensor:
+        wide = x.float()
+        norm: Tensor = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
+        scale = norm.square_().div_(x.shape[-1]).add_(self.shape.eps).rsqrt_()
+        return (wide * scale).mul_(weight).to(x.dtype)
 
 
-def _layer(w: Mapping[str, Tensor], prefix: str) -> Layer:
+def _layer(shape: ModelShape, w: Mapping[str, Tensor], prefix: str) -> Layer:
     def fused(*names: str) -> Tensor:
-        return torch.cat([w[prefix + name] for name in names])
+        return torch.cat([w[f"{prefix}{name}"] for name in names])
 
-    bias = prefix + "self_attn.q_proj.bias" in w
     qkv = [f"self_attn.{part}_proj" for part in "qkv"]
+    bias = fused(*(f"{part}.bias" for part in qkv)) if shape.qkv_bias else None
     return Layer(
         norm1=w[prefix + "input_layernorm.weight"],
-        qkv=fused(*(f"{part}.weight" for part in qkv)),
-        qkv_bias=fused(*(f"{part}.bias" for part in qkv)) if bias else None,
-        q_norm=w.get(prefix + "self_attn.q_norm.weight"),
-        k_norm=w.get(prefix + "self_attn.k_norm.weight"),
-        out=w[prefix + "self_attn.o_proj.weight"],
+        qkv=Weight(fused(*(f"{part}.weight" for part in qkv)), bias),
+        qk_norm=_qk_norm(shape, w, prefix) if shape.qk_norm else None,
+        out=Weight(w[prefix + "self_attn.o_proj.weight"]),
         norm2=w[prefix + "post_attention_layernorm.weight"],
-        gate_up=fused("mlp.gate_proj.weight", "mlp.up_proj.weight"),
-        down=w[prefix + "mlp.down_proj.weight"],
+        gate_up=Weight(fused("mlp.gate_proj.weight", "mlp.up_proj.weight")),
+        down=Weight(w[prefix + "mlp.down_proj.weight"]),
     )
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotates [rows, length, heads, head dim] by angles [rows, length, head dim / 2]."""
-    cos, sin = cos[:, :, None], sin[:, :, None]
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
+def _qk_norm(shape: ModelShape, w: Mapping[str, Tensor], prefix: str) -> Tensor:
+    q, k = (w[f"{prefix}self_attn.{part}_norm.weight"] for part in "qk")
+    return torch.cat([q.expand(shape.heads, -1), k.expand(shape.kv_heads, -1)])
 
 
-def rotary_frequencies(shape: ModelShape) -> Tensor:
-    """[head dim / 2] radians per position, stretched for long waves where Llama 3 does it.
+def attend_causally(q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Whole prompts from the first slot on: q [rows, heads, length, head dim] to the same."""
+    dtype = q.dtype
+    if widens(dtype):
+        q, keys, values = q.float(), keys.float(), values.float()
+    grouped = q.shape[1] != keys.shape[1]
+    out = F.scaled_dot_product_attention(q, keys, values, is_causal=True, enable_gqa=grouped)
+    return out.to(dtype)
 
-    theta^(-2 i / d) (RoFormer, arXiv:2104.09864); the stretch blends from none, for waves shorter
-    than 8192 / 4 positions, to 1 / factor, for those longer than 8192 (arXiv:2407.21783, section
-    3.2).
+
+def attend_once(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
+    """One token a row: q [rows, heads, head dim] to the same, over keys and values [rows, kv
+    heads, slots, head dim], with `bias` [rows, 1, slots] added to the scores.
+
+    The queries of one key-value head are the rows of one small product: nothing is repeated.
     """
-    exponents = torch.arange(0, shape.head_dim, 2, dtype=torch.float32) / shape.head_dim
-    frequencies: Tensor = 1.0 / shape.rope_theta**exponents
-    if shape.rope_factor is None:
-        return frequencies
-    turns = 8192 * frequencies / (2 * math.pi)
-    blend = ((turns - 1.0) / (4.0 - 1.0)).clamp(0.0, 1.0)
-    return frequencies * (blend + (1.0 - blend) / shape.rope_factor)
+    rows, groups, _, dim = keys.shape
+    queries = q.reshape(rows * groups, -1, dim)
+    keys, values = keys.flatten(0, 1), values.flatten(0, 1)
+    wide = queries.dtype if not widens(queries.dtype) else torch.float32
+    bias = bias.repeat_interleave(groups, dim=0).to(wide)
+    scores = torch.baddbmm(bias, queries.to(wide), keys.to(wide).mT, alpha=dim**-0.5)
+    mixed = torch.bmm(scores.softmax(dim=-1), values.to(wide))
+    return mixed.view(q.shape).to(q.dtype)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotates the pairs (x_i, x_{i + dim / 2}) of [rows, length, heads, head dim] by angles [rows,
+    length, 1, head dim / 2].
+    """
+    wide = x.float()
+    a, b = wide.chunk(2, dim=-1)
+    out = torch.empty_like(wide, memory_format=torch.contiguous_format)
+    left, right = out.chunk(2, dim=-1)
+    torch.mul(a, cos, out=left).addcmul_(b, sin, value=-1.0)
+    torch.mul(b, cos, out=right).addcmul_(a, sin)
+    return out.to(x.dtype)

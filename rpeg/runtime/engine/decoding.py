@@ -56,8 +56,8 @@ def chunks(lengths: Sequence[int], n: int) -> Iterator[Chunk]:
 
 
 def length_class(length: int) -> int:
-    """The power of two, at least 16, that holds a prompt."""
-    return max(16, 1 << (length - 1).bit_length())
+    """The power of two, at least 8, that holds a prompt."""
+    return max(8, 1 << (length - 1).bit_length())
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class _State:
         self._ends = ends.repeat_interleave(n)
         places = torch.arange(slots, device=device)
         visible = (places < self._ends[:, None]) | (places >= width)
-        self._visible = visible[:, None, None, :]
+        self._bias = torch.zeros(visible.shape, device=device).masked_fill_(~visible, -torch.inf)
         rows = len(self._ends)
         self.tokens = torch.zeros(rows, settings.max_tokens, dtype=torch.long, device=device)
         self._logprobs = torch.zeros(rows, settings.max_tokens, device=device)
@@ -161,9 +161,8 @@ class _State:
     def advance(self, t: int) -> None:
         """Reads token t."""
         slot = self._width + t
-        self.hidden = self._decoder.step(
-            self.tokens[:, t], self._ends + t, self._cache, slot, self._visible[..., : slot + 1]
-        )
+        bias = self._bias[:, None, : slot + 1]
+        self.hidden = self._decoder.step(self.tokens[:, t], self._ends + t, self._cache, slot, bias)
 
     def completions(self, real: int) -> Completions:
         """The rows that were asked for, on the host."""

@@ -96,16 +96,15 @@ class EmbeddedEngine:
         """[samples, max_tokens] log-probs under which the weights in use would sample y's tokens;
         zero outside the mask.
         """
-        examples = Examples.of(y, self.tokenizer)
-        inputs = examples.inputs(range(len(examples))).to(device())
-        decoder = self._decoder(dtype)
-        hidden = decoder.prefill(inputs.input_ids, decoder.cache(*inputs.input_ids.shape))
-        index = inputs.positions.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
-        logits = decoder.logits(hidden.gather(1, index))
-        allowed = distribution(logits, settings.temperature, settings.top_p, self._banned)
-        chosen = allowed.gather(-1, inputs.targets.unsqueeze(-1)).squeeze(-1)
+        examples, decoder = Examples.of(y, self.tokenizer), self._decoder(dtype)
         result = torch.zeros(y.tokens.shape)
-        result[:, : chosen.shape[1]] = torch.where(inputs.mask, chosen, 0.0).cpu()
+        for row in range(len(examples)):
+            inputs = examples.inputs([row]).to(device())
+            hidden = decoder.prefill(inputs.input_ids, decoder.cache(*inputs.input_ids.shape))
+            logits = decoder.logits(hidden[0, inputs.predicting])
+            allowed = distribution(logits, settings.temperature, settings.top_p, self._banned)
+            chosen = allowed.gather(-1, inputs.targets.unsqueeze(-1)).squeeze(-1)
+            result[row, : inputs.mask.shape[1]] = inputs.rectangle(chosen).squeeze(0).cpu()
         return result
 
     def _decoder(self, dtype: str) -> Decoder:

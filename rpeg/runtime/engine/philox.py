@@ -8,6 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from rpeg.runtime.blocks import blocks
+
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _LOW = 0xFFFFFFFF
@@ -42,14 +44,12 @@ def gumbel(
     sample index, prompt ordinal), word = vocabulary id mod 4. `ordinals` and `samples` are [rows].
     """
     device = ordinals.device
-    blocks = torch.arange(-(-vocab // 4), device=device)
-    places = torch.arange(positions.start, positions.stop, device=device)
-    counter = (
-        blocks[None, None, :],
-        places[None, :, None],
-        samples[:, None, None],
-        ordinals[:, None, None],
-    )
-    words = torch.stack(philox(counter, (run_seed & _LOW, seed & _LOW)), dim=-1)
-    uniform = (words.flatten(-2)[..., :vocab].double() + 0.5) * 2.0**-32
-    return -(-uniform.log()).log().float()
+    ids = torch.arange(-(-vocab // 4), device=device)[None, None, :]
+    places = torch.arange(positions.start, positions.stop, device=device)[None, :, None]
+    noise = torch.empty(len(ordinals), len(positions), vocab, device=device)
+    for rows in blocks(noise):
+        counter = ids, places, samples[rows, None, None], ordinals[rows, None, None]
+        words = torch.stack(philox(counter, (run_seed & _LOW, seed & _LOW)), dim=-1)
+        uniform = words.flatten(-2)[..., :vocab].double().add_(0.5).mul_(2.0**-32)
+        noise[rows] = uniform.log_().neg_().log_().neg_()
+    return noise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,15 +11,22 @@ from megatron.core import parallel_state
 from megatron.core.models.gpt import GPTModel
 from megatron.core.process_groups_config import ProcessGroupCollection
 from megatron.core.tensor_parallel import (
+    ColumnParallelLinear,
+    RowParallelLinear,
     gather_from_sequence_parallel_region,
     get_cuda_rng_tracker,
 )
 from megatron.core.transformer import TransformerConfig
 from torch import Tensor
 
+from rpeg.runtime.examples import ModelInputs
 from rpeg.runtime.groups import Groups
+from rpeg.runtime.megatron.attention import Sequences
 from rpeg.runtime.megatron.config import padded_vocab
+from rpeg.runtime.megatron.rotation import Angles
 from rpeg.runtime.megatron.spec import layer_spec
+from rpeg.runtime.products import widens
+from rpeg.runtime.rotary import rotary_table
 from rpeg.runtime.shape import ModelShape
 
 
@@ -76,27 +84,26 @@ class CompletionModel(GPTModel):  # type: ignore[misc]
         self, config: TransformerConfig, shape: ModelShape, groups: Groups, chunk: int
     ) -> None:
         _globals()
-        several = groups.layout.vpp > 1
+        stage = chunk if groups.layout.vpp > 1 else None
         last = groups.last_stage and chunk == groups.layout.vpp - 1
         super().__init__(
             config=config,
-            transformer_layer_spec=layer_spec(config, groups.pp.rank(), chunk if several else None),
+            transformer_layer_spec=layer_spec(config, groups.tp, groups.pp.rank(), stage),
             vocab_size=padded_vocab(shape.vocab, groups.tp.size()),
             max_sequence_length=shape.positions,
             pre_process=groups.first_stage and chunk == 0,
             post_process=last,
             parallel_output=True,
             share_embeddings_and_output_weights=shape.tied,
-            position_embedding_type="rope",
-            rotary_base=shape.rope_theta,
-            rope_scaling=shape.rope_factor is not None,
-            rope_scaling_factor=shape.rope_factor or 1.0,
+            position_embedding_type="none",  # our attention rotates by tables of its own
             pg_collection=collection(groups),
-            vp_stage=chunk if several else None,
+            vp_stage=stage,
         )
-        self._positions: Tensor | None = None
+        self._shape = shape
+        self._predicting: Tensor | None = None
         if last:
             self._set_head(ValueHead(config) if shape.critic else self.output_layer)
+        widen_products(self)
 
     def _set_head(self, head: Any) -> None:
         """Makes `head` the output layer, fed with the selected positions of whole sequences."""
@@ -105,24 +112,51 @@ class CompletionModel(GPTModel):  # type: ignore[misc]
         head.register_forward_pre_hook(self._select)
         self.output_layer = head
 
-    def forward(self, input_ids: Tensor, positions: Tensor) -> Tensor:
-        """Logits [batch, k, vocabulary shard] of `input_ids` [batch, sequence] at `positions`
-        [batch, k]; a critic's values [batch, k, 1].
+    def forward(self, inputs: ModelInputs) -> Tensor:
+        """Logits [k, vocabulary shard] where completion tokens are predicted; a critic's values
+        [k, 1].
 
-        Earlier pipeline stages answer with their hidden states [sequence, batch, hidden].
+        Earlier pipeline stages answer with their hidden states [tokens, 1, hidden].
         """
-        self._positions = positions
-        places = torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
-        out: Tensor = super().forward(input_ids, places, None)
-        return out
+        self._predicting = inputs.predicting
+        places = inputs.packing.places
+        tables = rotary_table(self._shape, int(places.max()) + 1)
+        angles = Angles(*(table.to(places.device)[places] for table in tables))
+        out: Tensor = super().forward(
+            inputs.input_ids,
+            places.unsqueeze(0),
+            None,
+            packed_seq_params=Sequences(inputs.packing, angles),
+        )
+        return out.squeeze(0) if self.post_process else out
 
     def _select(self, _: torch.nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Keeps of the hidden states [sequence, batch, hidden] what `forward` was asked for."""
+        """Keeps of the hidden states [tokens, 1, hidden] what `forward` was asked for."""
         hidden, *rest = args
         if self.config.sequence_parallel:
             hidden = gather_from_sequence_parallel_region(
                 hidden, tensor_parallel_output_grad=False, group=self.pg_collection.tp
             )
-        assert self._positions is not None, "set by forward"
-        index = self._positions.T.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
-        return hidden.gather(0, index), *rest
+        assert self._predicting is not None, "set by forward"
+        return hidden.index_select(0, self._predicting), *rest
+
+
+def widen_products(model: torch.nn.Module) -> None:
+    """Has Megatron-Core's linear layers multiply in float32 where this host should."""
+    for layer in model.modules():
+        if isinstance(layer, ColumnParallelLinear | RowParallelLinear) and widens(
+            layer.config.params_dtype
+        ):
+            layer._forward_impl = functools.partial(_widened, layer._forward_impl)
+
+
+def _widened(
+    product: Callable[..., Tensor],
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    **settings: Any,
+) -> Tensor:
+    """`product` of float32 copies, rounded to the input's type."""
+    wide = None if bias is None else bias.float()
+    return product(input.float(), weight.float(), bias=wide, **settings).to(input.dtype)

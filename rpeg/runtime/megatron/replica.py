@@ -89,16 +89,16 @@ class Replica:
         local = {name: p.detach() for name, p in self.parameters().items()}
         return self.map.whole(local)
 
-    def outputs(
-        self, logits: Tensor, inputs: ModelInputs, temperature: float, entropy: bool = False
-    ) -> Outputs:
-        """What the last stage's answer [batch, tokens, vocabulary shard or 1] says."""
+    def outputs(self, logits: Tensor, inputs: ModelInputs, temperature: float) -> Outputs:
+        """What the last stage's answer [k, vocabulary shard or 1] says."""
         nothing = logits.new_empty(0)
         if self._vocab is None:
-            values = logits.squeeze(-1).float() * inputs.mask
-            return Outputs(inputs.mask, nothing, nothing, values)
-        logprob, spread = self._vocab.logprob(logits, inputs.targets, temperature, entropy=entropy)
-        return Outputs(inputs.mask, logprob * inputs.mask, spread, nothing)
+            return Outputs(
+                inputs.mask, nothing, nothing, inputs.rectangle(logits.float().squeeze(-1))
+            )
+        found = self._vocab.logprob(logits, inputs.targets, temperature)
+        logprob, spread = (inputs.rectangle(values) for values in found)
+        return Outputs(inputs.mask, logprob, spread, nothing)
 
     @torch.no_grad()
     def per_token(self, examples: Examples, microbatches: Sequence[Rows]) -> Tensor:
@@ -138,7 +138,7 @@ class Replica:
         def forward_step(batches: Iterator[Rows], model: torch.nn.Module) -> tuple[Tensor, Any]:
             rows = next(batches)
             inputs = examples.inputs(rows or [0], multiple).to(device())
-            logits = model(inputs.input_ids, inputs.positions)
+            logits = model(inputs)
             return logits, partial(_finish, last=last, inputs=inputs, rows=rows)
 
         several = layout.vpp > 1

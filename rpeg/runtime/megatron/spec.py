@@ -1,4 +1,4 @@
-"""The layer specification: Megatron-Core's local layers with torch's fused attention and RMSNorm.
+"""The layer specification: Megatron-Core's layers and linears, with fused modules between them.
 
 No TransformerEngine is needed, on CPUs or on GPUs; the replaced modules go in through the public
 ModuleSpec.
@@ -6,61 +6,41 @@ ModuleSpec.
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
 
-import torch
-import torch.nn.functional as F
+import torch.distributed as dist
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
 from megatron.core.transformer import TransformerConfig
+from megatron.core.transformer.mlp import MLPSubmodules
 from megatron.core.transformer.transformer_block import (
     TransformerBlockSubmodules,
     get_num_layers_to_build,
 )
-from torch import Tensor
 
+from rpeg.runtime.megatron.attention import CausalAttention, PackedSelfAttention
 from rpeg.runtime.megatron.norm import RMSNorm
-
-
-class CausalAttention(torch.nn.Module):
-    """Causal attention over whole right-padded sequences through torch's fused kernels, grouped
-    queries included.
-    """
-
-    def __init__(
-        self,
-        config: TransformerConfig,
-        layer_number: int,
-        attn_mask_type: Any,
-        attention_type: str,
-        attention_dropout: float | None = None,
-        softmax_scale: float | None = None,
-        **_: Any,
-    ) -> None:
-        super().__init__()
-        self.scale = softmax_scale
-
-    def forward(
-        self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **_: Any
-    ) -> Tensor:
-        """query [sequence, batch, heads, head dim] to [sequence, batch, heads x head dim]."""
-        q, k, v = (x.permute(1, 2, 0, 3) for x in (query, key, value))
-        grouped = q.shape[1] != k.shape[1]
-        out = F.scaled_dot_product_attention(
-            q, k, v, is_causal=True, scale=self.scale, enable_gqa=grouped
-        )
-        return out.permute(2, 0, 1, 3).flatten(2)
+from rpeg.runtime.megatron.swiglu import GatedMLP
 
 
 def layer_spec(
-    config: TransformerConfig, pp_rank: int, chunk: int | None
+    config: TransformerConfig, tp: dist.ProcessGroup, pp_rank: int, chunk: int | None
 ) -> TransformerBlockSubmodules:
     """The layers of pipeline stage `pp_rank`, of one chunk where stages have several."""
     layer = get_gpt_layer_local_spec(qk_layernorm=config.qk_layernorm, normalization="RMSNorm")
     layer.submodules.input_layernorm = RMSNorm
     layer.submodules.pre_mlp_layernorm = RMSNorm
+    layer.submodules.mlp = _gated_mlp(layer.submodules.mlp.submodules, tp)
+    layer.submodules.self_attention.module = PackedSelfAttention
     attention = layer.submodules.self_attention.submodules
     attention.core_attention = CausalAttention
     if config.qk_layernorm:
         attention.q_layernorm = attention.k_layernorm = RMSNorm
     here = get_num_layers_to_build(config, vp_stage=chunk, pp_rank=pp_rank)
     return TransformerBlockSubmodules(layer_specs=[layer] * here, layer_norm=RMSNorm)
+
+
+def _gated_mlp(submodules: MLPSubmodules, tp: dist.ProcessGroup) -> SimpleNamespace:
+    """A ModuleSpec in all but type: to one of a class that it does not know, Megatron-Core would
+    not give the group, and say so for every layer.
+    """
+    return SimpleNamespace(module=GatedMLP, submodules=submodules, params={"tp_group": tp})

@@ -103,17 +103,18 @@ def test_the_largest_part_is_at_most_four_thirds_of_the_best(sizes: list[int], n
     assert largest <= best * 4 / 3 + 1 or largest - best < longest[0]
 
 
-def test_rectangles_predict_each_token_from_the_one_before() -> None:
+def test_rows_are_packed_and_each_token_predicted_from_the_one_before() -> None:
     prompts = ((4,), (5, 6, 7))
     tokens = torch.tensor([[8, 9, 1], [8, 0, 0]])
     mask = torch.tensor([[1, 1, 1], [1, 0, 0]]).bool()
-    inputs = Examples(prompts, tokens, mask, 1.0).inputs([0, 1])
-    assert inputs.input_ids.tolist() == [[4, 8, 9], [5, 6, 7]]
-    assert inputs.positions.tolist() == [[0, 1, 2], [2, 2, 2]]
-    assert inputs.targets.tolist() == tokens.tolist()
-    second = Examples(prompts, tokens, mask, 1.0).inputs([1], multiple=2)
-    assert second.input_ids.tolist() == [[5, 6, 7, 8]]
-    assert second.mask.tolist() == [[True]]
+    examples = Examples(prompts, tokens, mask, 1.0)
+    inputs = examples.inputs([0, 1], multiple=4)
+    assert inputs.input_ids.tolist() == [[4, 8, 9, 5, 6, 7, 0, 0]]
+    assert inputs.packing.places.tolist() == [0, 1, 2, 0, 1, 2, 3, 4]
+    assert inputs.predicting.tolist() == [0, 1, 2, 5]
+    assert inputs.targets.tolist() == [8, 9, 1, 8]
+    assert inputs.rectangle(inputs.targets).tolist() == tokens.tolist()
+    assert examples.inputs([1]).mask.tolist() == [[True]]
 
 
 def test_tokens_before_the_last_trained_one_are_read_even_if_masked() -> None:

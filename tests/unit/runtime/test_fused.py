@@ -1,0 +1,121 @@
+"""Fused modules against the plain formulas they stand for, with gradients, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from rpeg.runtime import blocks, products
+from rpeg.runtime.groups import Groups
+from rpeg.runtime.logits import VocabShard
+from rpeg.runtime.megatron import shim
+from rpeg.runtime.packing import Packing
+
+shim.install()
+
+from rpeg.runtime.megatron.norm import rms_norm  # noqa: E402
+from rpeg.runtime.megatron.rotation import Angles, Heads, queries_keys_values  # noqa: E402
+from rpeg.runtime.megatron.swiglu import swiglu  # noqa: E402
+
+EPS = 1e-6
+HEADS = Heads(groups=2, ratio=3, dim=4)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several blocks, the last one short."""
+    monkeypatch.setattr(blocks, "BLOCK", 64)
+
+
+def draw(*size: int) -> Tensor:
+    generator = torch.Generator().manual_seed(sum(size))
+    return torch.randn(*size, generator=generator, dtype=torch.float64).requires_grad_()
+
+
+def agree(fused: Callable[..., object], plain: Callable[..., object], *args: Tensor) -> None:
+    torch.testing.assert_close(fused(*args), plain(*args))
+    assert torch.autograd.gradcheck(fused, args)
+
+
+def plain_norm(x: Tensor, weight: Tensor) -> Tensor:
+    return x / (x.square().mean(-1, keepdim=True) + EPS).sqrt() * weight
+
+
+def test_rms_norm() -> None:
+    agree(lambda x, w: rms_norm(x, w, EPS), plain_norm, draw(11, 3, 8), draw(8))
+
+
+def test_swiglu() -> None:
+    agree(swiglu, lambda x: F.silu(x[..., :12]) * x[..., 12:], draw(7, 1, 24))
+
+
+@pytest.mark.parametrize("normed", [False, True])
+def test_norm_and_rotation(normed: bool) -> None:
+    angle = draw(9, 2).detach()
+    angles = Angles(angle.cos(), angle.sin())
+
+    def fused(qkv: Tensor, *norms: Tensor) -> tuple[Tensor, ...]:
+        q_norm, k_norm = norms or (None, None)
+        return queries_keys_values(qkv, HEADS, angles, q_norm, k_norm, EPS)
+
+    def plain(qkv: Tensor, *norms: Tensor) -> tuple[Tensor, ...]:
+        q, k, v = qkv.view(9, 2, 5, 4).split([3, 1, 1], dim=2)
+        if norms:
+            q, k = plain_norm(q, norms[0]), plain_norm(k, norms[1])
+        turn = torch.polar(torch.ones_like(angle), angle)[:, None, None]
+        q, k = (torch.complex(*x.chunk(2, dim=-1)) * turn for x in (q, k))
+        parts = [torch.cat([x.real, x.imag], dim=-1).flatten(1, 2) for x in (q, k)]
+        return *parts, v.flatten(1, 2)
+
+    agree(fused, plain, draw(9, 40), *((draw(4), draw(4)) if normed else ()))
+
+
+def test_logprob_and_entropy(groups: Groups) -> None:
+    targets = torch.tensor([1, 5, 0, 6, 2])
+    shard = VocabShard(groups.tp, width=8, vocab=7, pad_id=3)
+
+    def plain(logits: Tensor) -> tuple[Tensor, Tensor]:
+        kept = logits / 0.7 + torch.where(shard.banned, -1e30, 0.0)
+        logp = kept.log_softmax(-1)
+        chosen = logp.gather(-1, targets[:, None])[:, 0]
+        return chosen, -(logp.exp() * logp).sum(-1)
+
+    agree(lambda logits: shard.logprob(logits, targets, 0.7), plain, draw(5, 8))
+
+
+@pytest.mark.parametrize("lengths", [[5], [4, 4, 4], [3, 4, 4], [9, 2, 8, 1, 2]])
+def test_packed_sequences_come_back(lengths: list[int]) -> None:
+    packing = Packing.of(lengths)
+    tokens = sum(lengths)
+    assert packing.places.tolist() == [k for length in lengths for k in range(length)]
+    assert packing.is_rectangle == (len(set(lengths)) == 1)
+    rows = {}
+    marks = torch.stack([torch.arange(tokens), packing.places], dim=1)
+    for rectangle in packing.spread(marks):
+        for row in rectangle:
+            length = int((row[:, 1] == torch.arange(len(row))).sum())
+            rows[int(row[0, 0])] = row[:length, 0].tolist()
+    firsts = [sum(lengths[:k]) for k in range(len(lengths))]
+    found = [rows[first] for first in firsts]
+    assert found == [list(range(f, f + n)) for f, n in zip(firsts, lengths, strict=True)]
+    whole = (lambda x: packing.collect([r * 2 for r in packing.spread(x)]), lambda x: x * 2)
+    agree(*whole, draw(tokens, 2))
+
+
+def test_widened_products_are_native_ones_up_to_a_rounding(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x, weight, bias = (t.detach().bfloat16() for t in (draw(6, 32), draw(16, 32), draw(16)))
+    found = {}
+    for units in (True, False):
+        monkeypatch.setattr(products, "has_bf16_units", lambda units=units: units)
+        found[units] = products.Weight(weight, bias)(x)
+    assert found[False].dtype == torch.bfloat16
+    exact = F.linear(x.float(), weight.float(), bias.float())
+    rounding = exact.abs() * 2.0**-8 + 1e-6
+    assert ((found[False].float() - exact).abs() <= rounding).all()
+    assert ((found[False].float() - found[True].float()).abs() <= 2 * rounding).all()
