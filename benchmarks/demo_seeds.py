@@ -18,8 +18,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from rpeg.runtime.metrics import Line, read_metrics
-from rpeg.runtime.report import series
+from rpeg.runtime.logs.metrics import Line, read_metrics
+from rpeg.runtime.logs.report import series
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 SEEDS = (0, 1, 2)

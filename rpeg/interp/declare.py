@@ -13,7 +13,7 @@ from rpeg.interp.world import World
 from rpeg.ir.ops import declare as ops
 from rpeg.ir.settings import python_value
 from rpeg.runtime.data import DemoData, PromptData
-from rpeg.runtime.model_source import ModelSource, open_source
+from rpeg.runtime.models.model_source import ModelSource, open_source
 from rpeg.runtime.verifiers import Verifier
 
 _ROLES = ("policy", "value")

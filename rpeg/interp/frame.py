@@ -13,7 +13,7 @@ from rpeg.interp.errors import InterpreterError
 from rpeg.interp.oracle import Place, TrajectoryOracle
 from rpeg.interp.values import Weights
 from rpeg.ir.naming import name_of, trajectories_of
-from rpeg.runtime.recording import StepRecord
+from rpeg.runtime.recordings.recording import StepRecord
 from rpeg.runtime.trajectories import Trajectories
 
 T = TypeVar("T")

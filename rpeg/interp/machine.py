@@ -22,7 +22,7 @@ from rpeg.ir.ops.regions import YieldOp
 from rpeg.ir.ops.sampling import StaleOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.types import CursorType, OptimizerType, StateType, WeightsType
-from rpeg.runtime.recording import Recording
+from rpeg.runtime.recordings.recording import Recording
 
 
 class Interpreter:

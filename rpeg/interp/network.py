@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.func import functional_call
 
 from rpeg.interp.rectangle import Rectangle
-from rpeg.runtime.model_source import ModelSource
-from rpeg.runtime.tokenizer import Tokenizer
+from rpeg.runtime.models.model_source import ModelSource
+from rpeg.runtime.models.tokenizer import Tokenizer
 
 NEVER = -1e30
 """Logit of a token that is never sampled: probability 0 in float32, and no NaN in an entropy."""

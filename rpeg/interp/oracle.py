@@ -12,7 +12,7 @@ from torch import Tensor
 from rpeg.interp.errors import InterpreterError
 from rpeg.interp.sampler import SamplingSettings, sample
 from rpeg.interp.values import Weights
-from rpeg.runtime.recording import Recording, StepRecord
+from rpeg.runtime.recordings.recording import Recording, StepRecord
 from rpeg.runtime.trajectories import Prompts, Trajectories
 from rpeg.runtime.verifiers import Verifier
 

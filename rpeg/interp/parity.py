@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from rpeg.interp.errors import InterpreterError
-from rpeg.runtime.recording import Recording, StepRecord
+from rpeg.runtime.recordings.recording import Recording, StepRecord
 
 Kind = Literal["behaviour", "logprob", "grad_norm"]
 

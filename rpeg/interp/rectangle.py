@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rpeg.runtime.tokenizer import Tokenizer
+from rpeg.runtime.models.tokenizer import Tokenizer
 from rpeg.runtime.trajectories import Demos, Trajectories
 
 

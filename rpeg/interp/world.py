@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rpeg.runtime.oracle import Oracle
+from rpeg.runtime.recordings.oracle import Oracle
 
 T = TypeVar("T")
 

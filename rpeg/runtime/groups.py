@@ -22,7 +22,7 @@ from torch.distributed import (  # type: ignore[attr-defined]
 )
 
 from rpeg.runtime.layout import Layout
-from rpeg.runtime.memory import keep_freed_memory
+from rpeg.runtime.numerics.memory import keep_freed_memory
 
 AXES = ("dp", "pp", "cp", "tp")
 """Slowest first."""

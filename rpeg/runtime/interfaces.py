@@ -14,10 +14,10 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from torch import Tensor
 
-from rpeg.runtime.oracle import Oracle
-from rpeg.runtime.shape import ModelShape
+from rpeg.runtime.models.shape import ModelShape
+from rpeg.runtime.models.tokenizer import Tokenizer
+from rpeg.runtime.recordings.oracle import Oracle
 from rpeg.runtime.terms import LossTerm
-from rpeg.runtime.tokenizer import Tokenizer
 from rpeg.runtime.trajectories import Prompts, Trajectories
 
 NamedTensors = Iterator[tuple[str, Tensor]]

@@ -17,21 +17,22 @@ from torch import Tensor
 
 from rpeg.lifetime import die_with_parent
 from rpeg.resources import resource
-from rpeg.runtime import checkpoint, world
-from rpeg.runtime.checkpoint import Sharded, State, Stateful
-from rpeg.runtime.clock import RunClock
+from rpeg.runtime import world
 from rpeg.runtime.errors import LayoutFailure, RuntimeFailure, report_failures
-from rpeg.runtime.export import Exportable, export_model, newest_export, record_export
-from rpeg.runtime.folder import FolderLock, RunFolder, RunRecord
 from rpeg.runtime.groups import Groups, join_world
 from rpeg.runtime.interfaces import WeightRegister
 from rpeg.runtime.layout import Layout
-from rpeg.runtime.ledger import Consumed, Ledger, samples_digest
-from rpeg.runtime.logbook import Logbook
-from rpeg.runtime.metrics import How, StepMetrics
-from rpeg.runtime.oracle import Oracle
-from rpeg.runtime.replay import Replay
-from rpeg.runtime.rollouts import describe
+from rpeg.runtime.logs.clock import RunClock
+from rpeg.runtime.logs.logbook import Logbook
+from rpeg.runtime.logs.metrics import How, StepMetrics
+from rpeg.runtime.logs.rollouts import describe
+from rpeg.runtime.models.export import Exportable, export_model, newest_export, record_export
+from rpeg.runtime.recordings.oracle import Oracle
+from rpeg.runtime.recordings.replay import Replay
+from rpeg.runtime.state import checkpoint
+from rpeg.runtime.state.checkpoint import Sharded, State, Stateful
+from rpeg.runtime.state.folder import FolderLock, RunFolder, RunRecord
+from rpeg.runtime.state.ledger import Consumed, Ledger, samples_digest
 from rpeg.runtime.trajectories import Trajectories
 
 T = TypeVar("T")
@@ -42,7 +43,7 @@ def start(*, pipeline: str, steps: int, processes: int, source_sha256: str) -> R
 
     Reads RPEG_RUN_DIR (default `runs/<pipeline>`), RPEG_SEED (default 0) and RPEG_ROOT (default:
     the working folder), against which sources and export targets resolve; RPEG_REPLAY is the folder
-    of a recording to take completions and rewards from (`rpeg.runtime.replay`).
+    of a recording to take completions and rewards from (`rpeg.runtime.recordings.replay`).
     """
     if "TORCHELASTIC_RUN_ID" in os.environ:
         die_with_parent()  # a launcher that is killed leaves its processes training
@@ -151,7 +152,7 @@ class Run:
         self._registers.append(register)
 
     def log(self, name: str, value: float, weight: float = 1.0, how: How = "mean") -> None:
-        """Adds to a metric of this step; see `rpeg.runtime.metrics`."""
+        """Adds to a metric of this step; see `rpeg.runtime.logs.metrics`."""
         self.metrics.add(name, value, weight, how)
 
     def note(self, topic: str, text: str) -> None:

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from rpeg.runtime.batching import microbatches, minibatches
+from rpeg.runtime.batches.batching import microbatches, minibatches
+from rpeg.runtime.batches.examples import Examples, ModelInputs
 from rpeg.runtime.errors import ModelFailure
-from rpeg.runtime.examples import Examples, ModelInputs
 from rpeg.runtime.groups import Groups
 from rpeg.runtime.interfaces import NamedTensors
 from rpeg.runtime.layout import AdamW, Layout, MicroBatch
-from rpeg.runtime.ledger import consumed
 from rpeg.runtime.losses import Aggregation, Totals, token_weights
-from rpeg.runtime.model_source import ModelSource, open_source
+from rpeg.runtime.models.model_source import ModelSource, open_source
+from rpeg.runtime.models.shape import ModelShape
+from rpeg.runtime.models.tokenizer import Tokenizer
 from rpeg.runtime.schedule import learning_rate
-from rpeg.runtime.shape import ModelShape
+from rpeg.runtime.state.ledger import consumed
 from rpeg.runtime.terms import LossTerm, Outputs
-from rpeg.runtime.tokenizer import Tokenizer
 from rpeg.runtime.trajectories import Demos, Trajectories
 
 if TYPE_CHECKING:

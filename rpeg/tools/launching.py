@@ -53,7 +53,7 @@ def environment(
 def finished(run_dir: Path, program: ProgramOp, seed: int) -> str | None:
     """What a run says of itself if nothing is left of it to do: then nothing needs to start."""
     from rpeg.runtime.errors import RuntimeFailure
-    from rpeg.runtime.folder import RunFolder
+    from rpeg.runtime.state.folder import RunFolder
 
     folder = RunFolder(run_dir.resolve())
     try:

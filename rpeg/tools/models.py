@@ -14,8 +14,8 @@ from rpeg.tools.launching import need_torch
 
 if TYPE_CHECKING:
     from rpeg.runtime.data import PromptData
-    from rpeg.runtime.saved import SavedModel
-    from rpeg.runtime.standalone import Standalone
+    from rpeg.runtime.models.saved import SavedModel
+    from rpeg.runtime.models.standalone import Standalone
 
 
 def model_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +88,7 @@ def runtime_failures() -> Iterator[None]:
 
 def opened(options: argparse.Namespace) -> SavedModel:
     """The model that the options name; prints what is to be known of it. Raises RuntimeFailure."""
-    from rpeg.runtime.saved import open_saved
+    from rpeg.runtime.models.saved import open_saved
 
     model = open_saved(options.where, step=options.step, model=options.model)
     for note in model.notes:
@@ -98,7 +98,7 @@ def opened(options: argparse.Namespace) -> SavedModel:
 
 def host(options: argparse.Namespace) -> Standalone:
     """This process, with the seed of the options; paths are relative to the working folder."""
-    from rpeg.runtime.standalone import Standalone
+    from rpeg.runtime.models.standalone import Standalone
 
     return Standalone(Path.cwd(), options.seed)
 

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from rpeg import runtime as rt
-from rpeg.runtime import recording as storage
 from rpeg.runtime.groups import Groups
-from rpeg.runtime.recording import Recording, StepRecord
+from rpeg.runtime.recordings import recording as storage
+from rpeg.runtime.recordings.recording import Recording, StepRecord
 
 STEPS = 5
 MODELS = ("qwen2", "qwen3", "llama")

@@ -14,8 +14,8 @@ import torch
 
 from rpeg import runtime as rt
 from rpeg.passes.layout_names import parse_layout
-from rpeg.runtime.checkpoint import State, restore, save
 from rpeg.runtime.groups import Groups
+from rpeg.runtime.state.checkpoint import State, restore, save
 from rpeg.runtime.terms import LossTerm
 from rpeg.runtime.trajectories import Row, Trajectories
 

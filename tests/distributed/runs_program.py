@@ -16,8 +16,8 @@ from torch import Tensor
 from rpeg.runtime.data import PromptData
 from rpeg.runtime.evaluate import evaluate
 from rpeg.runtime.layout import Layout
-from rpeg.runtime.ledger import consumed
 from rpeg.runtime.run import Run, start
+from rpeg.runtime.state.ledger import consumed
 from rpeg.runtime.trajectories import Prompts, Trajectories
 from rpeg.runtime.verifiers import Verifier
 

@@ -21,8 +21,8 @@ from typing import Any
 import psutil
 import pytest
 
-from rpeg.runtime.checkpoint import verified
-from rpeg.runtime.ledger import committed, expand
+from rpeg.runtime.state.checkpoint import verified
+from rpeg.runtime.state.ledger import committed, expand
 
 pytestmark = pytest.mark.slow
 

@@ -22,9 +22,9 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.state_dict_loader import load
 
 from rpeg import runtime as rt
-from rpeg.runtime.checkpoint import load_weights, model_folder, saved_models, verified
 from rpeg.runtime.errors import CheckpointFailure
-from rpeg.runtime.model_source import ModelSource
+from rpeg.runtime.models.model_source import ModelSource
+from rpeg.runtime.state.checkpoint import load_weights, model_folder, saved_models, verified
 from tests.unit.interp.pipelines import write_model
 
 PROGRAM = Path(__file__).with_name("resharding_program.py")

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from rpeg.runtime.folder import FolderLock, RunFolder
-from rpeg.runtime.ledger import committed, expand
+from rpeg.runtime.state.folder import FolderLock, RunFolder
+from rpeg.runtime.state.ledger import committed, expand
 
 HERE = Path(__file__).parent
 REWARDS = """

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from rpeg.runtime.saved import open_saved
+from rpeg.runtime.models.saved import open_saved
 from rpeg.tools.rpeg import main
 from tests.unit.interp.pipelines import write_model, write_rows
 

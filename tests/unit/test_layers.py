@@ -26,16 +26,14 @@ RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}
 
 SHARED_WITH_INTERP = (
     "advantages",
-    "batching",
+    "batches.batching",
     "data",
     "engine.philox",
     "losses",
-    "model_source",
-    "oracle",
-    "recording",
-    "oracle",
-    "recording",
-    "tokenizer",
+    "models.model_source",
+    "models.tokenizer",
+    "recordings.oracle",
+    "recordings.recording",
     "trajectories",
     "verifiers",
 )

@@ -15,7 +15,7 @@ from rpeg.interp.optimizer import Session
 from rpeg.interp.rectangle import Rectangle
 from rpeg.interp.values import LossTerm, Model, OptimizerState, Weights
 from rpeg.ir.ops import updates as ops
-from rpeg.runtime.batching import minibatches
+from rpeg.runtime.batches.batching import minibatches
 from rpeg.runtime.losses import Aggregation, Totals, token_weights
 
 

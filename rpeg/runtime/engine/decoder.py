@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rpeg.runtime.products import Weight, widens
-from rpeg.runtime.rotary import rotary_table
-from rpeg.runtime.shape import ModelShape
+from rpeg.runtime.models.shape import ModelShape
+from rpeg.runtime.numerics.products import Weight, widens
+from rpeg.runtime.numerics.rotary import rotary_table
 
 
 @dataclass(frozen=True)

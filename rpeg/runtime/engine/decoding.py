@@ -13,7 +13,7 @@ from torch import Tensor
 from rpeg.runtime.engine.decoder import Decoder
 from rpeg.runtime.engine.philox import gumbel
 from rpeg.runtime.engine.sampling import choose, distribution
-from rpeg.runtime.tokenizer import Tokenizer
+from rpeg.runtime.models.tokenizer import Tokenizer
 
 CHUNK = 128
 """Samples that are decoded together; every batch is cut and padded to whole chunks."""

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from rpeg.runtime.batches.examples import Examples
 from rpeg.runtime.engine.decoder import Decoder
 from rpeg.runtime.engine.decoding import Decoding, Sampling, chunks
 from rpeg.runtime.engine.sampling import distribution
 from rpeg.runtime.engine.weights import checksum
 from rpeg.runtime.errors import GenerationFailure, WeightMismatch
-from rpeg.runtime.examples import Examples
 from rpeg.runtime.groups import Groups, device
 from rpeg.runtime.interfaces import Sampled, SeededHost, WeightRegister
-from rpeg.runtime.tokenizer import Tokenizer
+from rpeg.runtime.models.tokenizer import Tokenizer
 from rpeg.runtime.trajectories import Prompts, Row, Trajectories
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}

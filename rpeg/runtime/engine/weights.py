@@ -14,7 +14,7 @@ from torch import Tensor
 from rpeg.runtime.interfaces import NamedTensors, SeededHost, WeightSource
 
 if TYPE_CHECKING:
-    from rpeg.runtime.export import Exportable
+    from rpeg.runtime.models.export import Exportable
 
 
 def checksum(tensors: Iterable[tuple[str, Tensor]]) -> str:

@@ -11,9 +11,9 @@ from megatron.core.transformer.attention import SelfAttention
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from rpeg.runtime.batches.packing import Packing
 from rpeg.runtime.megatron.rotation import Angles, Heads, queries_keys_values
-from rpeg.runtime.packing import Packing
-from rpeg.runtime.products import widens
+from rpeg.runtime.numerics.products import widens
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from megatron.core.transformer import TransformerConfig
 from rpeg.fit import Counts, misfits
 from rpeg.runtime.errors import LayoutFailure
 from rpeg.runtime.layout import Layout
-from rpeg.runtime.shape import ModelShape
+from rpeg.runtime.models.shape import ModelShape
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 

@@ -19,15 +19,15 @@ from megatron.core.tensor_parallel import (
 from megatron.core.transformer import TransformerConfig
 from torch import Tensor
 
-from rpeg.runtime.examples import ModelInputs
+from rpeg.runtime.batches.examples import ModelInputs
 from rpeg.runtime.groups import Groups
 from rpeg.runtime.megatron.attention import Sequences
 from rpeg.runtime.megatron.config import padded_vocab
 from rpeg.runtime.megatron.rotation import Angles
 from rpeg.runtime.megatron.spec import layer_spec
-from rpeg.runtime.products import widens
-from rpeg.runtime.rotary import rotary_table
-from rpeg.runtime.shape import ModelShape
+from rpeg.runtime.models.shape import ModelShape
+from rpeg.runtime.numerics.products import widens
+from rpeg.runtime.numerics.rotary import rotary_table
 
 
 def collection(groups: Groups) -> ProcessGroupCollection:

@@ -8,7 +8,7 @@ import torch
 from megatron.core.transformer import TransformerConfig
 from torch import Tensor
 
-from rpeg.runtime.blocks import blocks
+from rpeg.runtime.numerics.blocks import blocks
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from rpeg.runtime.megatron.weights import Unit
-from rpeg.runtime.shape import ModelShape
+from rpeg.runtime.models.shape import ModelShape
 
 
 @dataclass(frozen=True)

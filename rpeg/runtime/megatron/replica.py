@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rpeg.runtime.examples import Examples, ModelInputs
+from rpeg.runtime.batches.examples import Examples, ModelInputs
 from rpeg.runtime.groups import Groups, device
-from rpeg.runtime.logits import VocabShard
 from rpeg.runtime.megatron import shim
-from rpeg.runtime.model_source import ModelSource
+from rpeg.runtime.models.model_source import ModelSource
+from rpeg.runtime.numerics.logits import VocabShard
 from rpeg.runtime.terms import Outputs
 
 shim.install()

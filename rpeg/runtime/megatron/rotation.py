@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rpeg.runtime.blocks import blocks
 from rpeg.runtime.megatron.norm import inverse_rms, rms_norm_backward, wide
+from rpeg.runtime.numerics.blocks import blocks
 
 
 @dataclass(frozen=True)

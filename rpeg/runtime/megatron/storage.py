@@ -28,12 +28,12 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.state_dict_saver import save as save_state_dict
 
-from rpeg.runtime.checkpoint import WEIGHTS
 from rpeg.runtime.errors import CheckpointFailure
 from rpeg.runtime.megatron.optimizer import Optimizer
 from rpeg.runtime.megatron.pieces import Piece, Shard, pieces
 from rpeg.runtime.megatron.replica import Replica
 from rpeg.runtime.megatron.weights import Unit
+from rpeg.runtime.state.checkpoint import WEIGHTS
 
 Plain = dict[str, Any]
 """Numbers that are the same on every process."""

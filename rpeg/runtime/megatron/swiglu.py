@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from megatron.core.transformer.mlp import MLP
 from torch import Tensor
 
-from rpeg.runtime.blocks import blocks
+from rpeg.runtime.numerics.blocks import blocks
 
 
 def swiglu(x: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rpeg.runtime.groups import Groups
 from rpeg.runtime.megatron.config import padded_vocab
-from rpeg.runtime.shape import ModelShape
+from rpeg.runtime.models.shape import ModelShape
 
 Read = Callable[[str], Tensor]
 """Hugging Face name -> whole tensor."""

@@ -61,8 +61,8 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
     import torch
 
     from rpeg.runtime.evaluate import in_parts
+    from rpeg.runtime.models.standalone import engine_of
     from rpeg.runtime.passrates import pass_rates
-    from rpeg.runtime.standalone import engine_of
     from rpeg.runtime.verifiers import Verifier
 
     here, model = host(options), opened(options)

@@ -10,7 +10,7 @@ from rpeg.tools.console import OK, Failure
 from rpeg.tools.models import model_arguments, opened, runtime_failures
 
 if TYPE_CHECKING:
-    from rpeg.runtime.saved import SavedModel
+    from rpeg.runtime.models.saved import SavedModel
 
 HELP = "write a trained model as a Hugging Face folder"
 
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write(model: SavedModel, out: Path) -> None:
-    from rpeg.runtime.export import export_model
+    from rpeg.runtime.models.export import export_model
 
     try:
         export_model(model, out)

@@ -20,7 +20,7 @@ from rpeg.tools.models import (
 )
 
 if TYPE_CHECKING:
-    from rpeg.runtime.standalone import Standalone
+    from rpeg.runtime.models.standalone import Standalone
     from rpeg.runtime.trajectories import Prompts
 
 HELP = "sample from a trained model: a run, a checkpoint, an export"
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _completions(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     from rpeg.runtime.evaluate import in_parts
-    from rpeg.runtime.standalone import engine_of
+    from rpeg.runtime.models.standalone import engine_of
 
     here = host(options)
     prompts = _prompts(options, here)

@@ -21,7 +21,7 @@ def run(options: argparse.Namespace) -> int:
     """Draws the run."""
     need_torch()
     from rpeg.runtime.errors import RuntimeFailure
-    from rpeg.runtime.report import plot_run
+    from rpeg.runtime.logs.report import plot_run
 
     try:
         print(plot_run(options.run, options.out or options.run / "report.png"))

@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     """Prints rollouts of one step."""
     need_torch()
     from rpeg.runtime.errors import RuntimeFailure
-    from rpeg.runtime.rollouts import read_rollouts
+    from rpeg.runtime.logs.rollouts import read_rollouts
 
     try:
         found = read_rollouts(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rpeg.interp import Gap, Greedy, InterpreterError, Parity, gaps
 from rpeg.interp.parity import greatest, squared_gaps, weights_gap
-from rpeg.runtime.recording import Recording
+from rpeg.runtime.recordings.recording import Recording
 from rpeg.tools.verifying.record import Recorded
 
 BOUND = Parity(logprob=1e-5, grad_norm=1e-5, weights=1e-6, behaviour=1e-5)

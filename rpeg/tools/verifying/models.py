@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from rpeg.runtime.export import newest_export
-from rpeg.runtime.model_source import ModelSource, open_source
+from rpeg.runtime.models.export import newest_export
+from rpeg.runtime.models.model_source import ModelSource, open_source
 from rpeg.tools.console import Source
 from rpeg.tools.sources import path_of
 

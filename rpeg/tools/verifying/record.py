@@ -10,7 +10,7 @@ from torch import Tensor
 from xdsl.dialects.builtin import ModuleOp
 
 from rpeg.interp import Greedy, Interpreter, Place, Sampling, World
-from rpeg.runtime.recording import Recording
+from rpeg.runtime.recordings.recording import Recording
 from rpeg.runtime.trajectories import Trajectories
 from rpeg.runtime.verifiers import Verifier
 

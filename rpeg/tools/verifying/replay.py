@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rpeg.runtime.recording import Recording, load
-from rpeg.runtime.replay import FOLDER
+from rpeg.runtime.recordings.recording import Recording, load
+from rpeg.runtime.recordings.replay import FOLDER
 from rpeg.tools.commands.compile import write_package
 from rpeg.tools.compiling import Choice, compile_text
 from rpeg.tools.console import Source

@@ -18,8 +18,8 @@ from rpeg.interp import InterpreterError, World
 from rpeg.ir.ops.declare import ModelOp, PipelineOp
 from rpeg.passes.base import tidied
 from rpeg.runtime.errors import RuntimeFailure
-from rpeg.runtime.recording import save
-from rpeg.runtime.shape import read_shape
+from rpeg.runtime.models.shape import read_shape
+from rpeg.runtime.recordings.recording import save
 from rpeg.tools.compiling import Choice, compile_text, one_pipeline
 from rpeg.tools.console import Failure, Source, report
 from rpeg.tools.verifying.harden import Folders, Hardening, Size

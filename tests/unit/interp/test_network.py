@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rpeg.interp.network import VALUE_HEAD, Network, initial_tensors
 from rpeg.interp.rectangle import Rectangle
-from rpeg.runtime.model_source import ModelSource
+from rpeg.runtime.models.model_source import ModelSource
 from rpeg.runtime.trajectories import Demos, Row
 from tests.unit.interp.pipelines import FAMILIES, write_model
 

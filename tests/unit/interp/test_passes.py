@@ -16,7 +16,7 @@ from rpeg.ir.ops.updates import UpdateOp
 from rpeg.passes.rpeg_canonicalize import RpegCanonicalizePass
 from rpeg.passes.rpeg_eliminate_old_logprob import RpegEliminateOldLogprobPass
 from rpeg.passes.rpeg_eliminate_reference import RpegEliminateReferencePass
-from rpeg.runtime.recording import Recording
+from rpeg.runtime.recordings.recording import Recording
 from tests.unit.interp.pipelines import grpo
 
 Interpret = Callable[..., Interpreter]

@@ -17,7 +17,7 @@ from rpeg.interp import (
     World,
     compare,
 )
-from rpeg.runtime.recording import Recording, load, save
+from rpeg.runtime.recordings.recording import Recording, load, save
 from tests.unit.interp.pipelines import grpo
 
 

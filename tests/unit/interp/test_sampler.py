@@ -12,7 +12,7 @@ from rpeg.interp.network import Network, initial_tensors
 from rpeg.interp.rectangle import Rectangle
 from rpeg.interp.sampler import SamplingSettings, nucleus, sample
 from rpeg.interp.values import Model, Weights
-from rpeg.runtime.model_source import ModelSource
+from rpeg.runtime.models.model_source import ModelSource
 from rpeg.runtime.trajectories import Prompts, Row
 
 SETTINGS = SamplingSettings(

@@ -7,9 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpeg.runtime.batching import balanced, microbatches, minibatches
+from rpeg.runtime.batches.batching import balanced, microbatches, minibatches
+from rpeg.runtime.batches.examples import Examples
 from rpeg.runtime.errors import LayoutFailure
-from rpeg.runtime.examples import Examples
 from rpeg.runtime.layout import MicroBatch
 
 

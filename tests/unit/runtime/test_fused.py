@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rpeg.runtime import blocks, products
+from rpeg.runtime.batches.packing import Packing
 from rpeg.runtime.groups import Groups
-from rpeg.runtime.logits import VocabShard
 from rpeg.runtime.megatron import shim
-from rpeg.runtime.packing import Packing
+from rpeg.runtime.numerics import blocks, products
+from rpeg.runtime.numerics.logits import VocabShard
 
 shim.install()
 

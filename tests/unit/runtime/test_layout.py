@@ -10,7 +10,7 @@ from rpeg.runtime.errors import LayoutFailure
 from rpeg.runtime.groups import partition
 from rpeg.runtime.layout import Layout
 from rpeg.runtime.megatron.config import transformer_config
-from rpeg.runtime.shape import ModelShape
+from rpeg.runtime.models.shape import ModelShape
 
 
 def test_tensor_parallel_ranks_are_neighbours_and_stages_are_far_apart() -> None:

@@ -13,9 +13,9 @@ import torch
 from safetensors.torch import save_file
 
 from rpeg.runtime.errors import DataFailure, ModelFailure
-from rpeg.runtime.model_source import ModelSource, open_source
-from rpeg.runtime.shape import parse_shape, read_shape
-from rpeg.runtime.tokenizer import Tokenizer
+from rpeg.runtime.models.model_source import ModelSource, open_source
+from rpeg.runtime.models.shape import parse_shape, read_shape
+from rpeg.runtime.models.tokenizer import Tokenizer
 from rpeg.runtime.trajectories import Row
 
 MODELS = Path(__file__).parents[3] / "models"

@@ -16,7 +16,7 @@ from rpeg import runtime as rt
 from rpeg.runtime import losses
 from rpeg.runtime.groups import Groups
 from rpeg.runtime.interfaces import NamedTensors
-from rpeg.runtime.model_source import ModelSource
+from rpeg.runtime.models.model_source import ModelSource
 from rpeg.runtime.run import Run
 from rpeg.runtime.trajectories import Prompts, Row, Trajectories
 
@@ -245,21 +245,16 @@ def test_resuming_is_bitwise(
     term = rt.policy_gradient(y, torch.linspace(-1, 1, 8))
     first = trainer(run, groups, DIGITS, name="first")
     first.update(term, agg="token_mean", minibatches=2)
-    saved = _through_disk(run, first.state_dict())
+    folder = run.folder.path / "saved"
+    folder.mkdir(parents=True)
+    first.save_shards(folder)
     first.update(term, agg="token_mean", minibatches=2)
     second = trainer(run, groups, DIGITS, name="second")
-    second.load_state_dict(saved)
+    second.load_shards(folder)
     assert second.version == 1
     second.update(term, agg="token_mean", minibatches=2)
     pairs = zip(first.named_tensors(), second.named_tensors(), strict=True)
     assert all(torch.equal(a, b) for (_, a), (_, b) in pairs)
-
-
-def _through_disk(run: Run, state: dict[str, Any]) -> dict[str, Any]:
-    path = run.folder.path / "state.pt"
-    torch.save(state, path)
-    loaded: dict[str, Any] = torch.load(path, weights_only=True)
-    return loaded
 
 
 def test_initial_weights_are_those_before_step_0(
@@ -285,7 +280,7 @@ def test_bf16_trains_float32_masters(
     torch.testing.assert_close(model.logprob(y), exact.logprob(y), atol=0.05, rtol=0)
     source = ModelSource(DIGITS, run.seed)
     name = "model.layers.1.mlp.down_proj.weight"
-    masters = {tuple(m.shape): m for m in model.state_dict()["optimizer"]["masters"]}
+    masters = {tuple(m.tensor.shape): m.tensor for m in model._optimizer.masters()}
     master = masters[tuple(source.read(name).shape)]
     assert master.dtype == torch.float32
     for _ in range(4):

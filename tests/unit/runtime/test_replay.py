@@ -13,8 +13,8 @@ from torch import Tensor
 
 from rpeg.runtime.engine.decoding import Sampling
 from rpeg.runtime.errors import ReplayFailure
-from rpeg.runtime.recording import Recording, StepRecord, load, save
-from rpeg.runtime.replay import Notes, Replay, _merged
+from rpeg.runtime.recordings.recording import Recording, StepRecord, load, save
+from rpeg.runtime.recordings.replay import Notes, Replay, _merged
 from rpeg.runtime.trajectories import Prompts, Row, Trajectories
 
 SETTINGS = Sampling(n=2, max_tokens=3, temperature=1.0, top_p=1.0, stop=(), run_seed=0, seed=0)

@@ -14,7 +14,7 @@ from rpeg.runtime.engine.sampling import choose, distribution
 from rpeg.runtime.errors import StalenessExceeded
 from rpeg.runtime.groups import Groups
 from rpeg.runtime.layout import AdamW
-from rpeg.runtime.logits import VocabShard
+from rpeg.runtime.numerics.logits import VocabShard
 from rpeg.runtime.run import Run
 from rpeg.runtime.schedule import learning_rate
 from rpeg.runtime.trajectories import Trajectories

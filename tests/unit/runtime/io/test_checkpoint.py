@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from rpeg.runtime.checkpoint import (
+from rpeg.runtime.errors import CheckpointFailure
+from rpeg.runtime.state.checkpoint import (
     Restored,
     State,
     newest_sound,
@@ -19,8 +20,7 @@ from rpeg.runtime.checkpoint import (
     saved_steps,
     verified,
 )
-from rpeg.runtime.errors import CheckpointFailure
-from rpeg.runtime.manifest import Manifest
+from rpeg.runtime.state.manifest import Manifest
 
 
 class Number:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from rpeg.runtime import jsonl
-from rpeg.runtime.ledger import (
+from rpeg.runtime.state import jsonl
+from rpeg.runtime.state.ledger import (
     Consumed,
     Ledger,
     committed,

@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from rpeg.runtime.errors import RunFolderFailure
-from rpeg.runtime.metrics import MetricsFile, StepMetrics, main_reward, read_metrics
-from rpeg.runtime.progress import LiveView, PlainView, format_duration, format_figures
-from rpeg.runtime.report import moving_mean, plot_run
+from rpeg.runtime.logs.metrics import MetricsFile, StepMetrics, main_reward, read_metrics
+from rpeg.runtime.logs.progress import LiveView, PlainView, format_duration, format_figures
+from rpeg.runtime.logs.report import moving_mean, plot_run
 
 LINE = {
     "step": 20,

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from rpeg.runtime.errors import RunFolderFailure
-from rpeg.runtime.rollouts import describe, read_rollouts, write_rollouts
+from rpeg.runtime.logs.rollouts import describe, read_rollouts, write_rollouts
 from rpeg.runtime.trajectories import Trajectories
 
 

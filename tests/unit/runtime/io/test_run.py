@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from rpeg.runtime.errors import CheckpointFailure, LayoutFailure, RunFolderFailure, RuntimeFailure
-from rpeg.runtime.metrics import read_metrics
-from rpeg.runtime.rollouts import rollout_steps
+from rpeg.runtime.logs.metrics import read_metrics
+from rpeg.runtime.logs.rollouts import rollout_steps
 from rpeg.runtime.run import Run, start
 from rpeg.runtime.trajectories import Trajectories
 

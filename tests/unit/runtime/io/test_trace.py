@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rpeg.runtime.clock import RunClock, Span
-from rpeg.runtime.trace import TraceFile, read_trace
+from rpeg.runtime.logs.clock import RunClock, Span
+from rpeg.runtime.logs.trace import TraceFile, read_trace
 
 
 def test_stages_are_summed_by_name_and_nest() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from rpeg.interp import Greedy
-from rpeg.runtime.recording import Recording, StepRecord
+from rpeg.runtime.recordings.recording import Recording, StepRecord
 from rpeg.tools.verifying.judge import Verdict, judge
 from rpeg.tools.verifying.record import Recorded
 from rpeg.tools.verifying.show import as_json, explanations

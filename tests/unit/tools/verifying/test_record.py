@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rpeg.interp import Place
 from rpeg.runtime.errors import ModelFailure
-from rpeg.runtime.model_source import ModelSource
+from rpeg.runtime.models.model_source import ModelSource
 from rpeg.tools.console import Source
 from rpeg.tools.verifying.models import SPREAD, ModelFolders
 from rpeg.tools.verifying.record import Rewarding

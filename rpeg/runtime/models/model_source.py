@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from rpeg.runtime.errors import ModelFailure
-from rpeg.runtime.shape import ModelShape, read_shape
-from rpeg.runtime.tokenizer import Tokenizer
+from rpeg.runtime.models.shape import ModelShape, read_shape
+from rpeg.runtime.models.tokenizer import Tokenizer
 
 _HEAD = "score.weight"
 

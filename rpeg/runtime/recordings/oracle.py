@@ -1,6 +1,6 @@
 """Where a run's completions and rewards come from, and who watches it train.
 
-A live run samples, asks its verifiers, and is watched by nobody. `rpeg.runtime.replay` puts a
+A live run samples, asks its verifiers, and is watched by nobody. `replay` beside this puts a
 recording in the place of all three.
 """
 
@@ -13,9 +13,9 @@ from torch import Tensor
 from rpeg.runtime.trajectories import Prompts, Trajectories
 
 if TYPE_CHECKING:
+    from rpeg.runtime.batches.examples import Examples
     from rpeg.runtime.engine.decoding import Sampling
     from rpeg.runtime.engine.embedded import EmbeddedEngine
-    from rpeg.runtime.examples import Examples
     from rpeg.runtime.trainer import Model, Trainer
     from rpeg.runtime.verifiers import Verifier
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rpeg.runtime.clock import RunClock
 from rpeg.runtime.engine.embedded import EmbeddedEngine
 from rpeg.runtime.engine.weights import LatestWeights
 from rpeg.runtime.groups import Groups
 from rpeg.runtime.interfaces import WeightRegister
 from rpeg.runtime.layout import Layout
-from rpeg.runtime.oracle import Oracle
-from rpeg.runtime.saved import SavedModel
+from rpeg.runtime.logs.clock import RunClock
+from rpeg.runtime.models.saved import SavedModel
+from rpeg.runtime.recordings.oracle import Oracle
 
 T = TypeVar("T")
 

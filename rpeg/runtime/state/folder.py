@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from rpeg.runtime.errors import RunFolderFailure
-from rpeg.runtime.files import write_atomic
+from rpeg.runtime.state.files import write_atomic
 
 
 @dataclass(frozen=True)

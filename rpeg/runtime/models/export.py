@@ -11,10 +11,11 @@ from typing import Protocol
 
 import torch
 
-from rpeg.runtime import jsonl, world
+from rpeg.runtime import world
 from rpeg.runtime.errors import ModelFailure
-from rpeg.runtime.files import commit_folder, empty_folder, sync
 from rpeg.runtime.interfaces import NamedTensors
+from rpeg.runtime.state import jsonl
+from rpeg.runtime.state.files import commit_folder, empty_folder, sync
 
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".h5", ".msgpack", ".index.json")
 

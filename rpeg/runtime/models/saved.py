@@ -10,7 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rpeg.runtime.checkpoint import (
+from rpeg.runtime.errors import CheckpointFailure, ModelFailure
+from rpeg.runtime.groups import device
+from rpeg.runtime.interfaces import NamedTensors
+from rpeg.runtime.models.export import newest_export
+from rpeg.runtime.models.model_source import ModelSource, open_source
+from rpeg.runtime.models.shape import ModelShape
+from rpeg.runtime.models.tokenizer import Tokenizer
+from rpeg.runtime.state.checkpoint import (
     load_weights,
     model_folder,
     newest_sound,
@@ -19,16 +26,9 @@ from rpeg.runtime.checkpoint import (
     step_name,
     verified,
 )
-from rpeg.runtime.errors import CheckpointFailure, ModelFailure
-from rpeg.runtime.export import newest_export
-from rpeg.runtime.folder import RunFolder
-from rpeg.runtime.groups import device
-from rpeg.runtime.interfaces import NamedTensors
-from rpeg.runtime.manifest import NAME as MANIFEST
-from rpeg.runtime.manifest import Manifest
-from rpeg.runtime.model_source import ModelSource, open_source
-from rpeg.runtime.shape import ModelShape
-from rpeg.runtime.tokenizer import Tokenizer
+from rpeg.runtime.state.folder import RunFolder
+from rpeg.runtime.state.manifest import NAME as MANIFEST
+from rpeg.runtime.state.manifest import Manifest
 
 PLACES = (
     "a run's folder, a checkpoint of it, a Hugging Face folder with weights, hf:NAME, "

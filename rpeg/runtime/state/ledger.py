@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rpeg.runtime import jsonl
+from rpeg.runtime.state import jsonl
 from rpeg.runtime.trajectories import Demos, Trajectories, sample_ids
 
 SampleId = tuple[int, int]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rpeg.runtime.errors import RunFolderFailure
-from rpeg.runtime.metrics import Line, main_reward, read_metrics
+from rpeg.runtime.logs.metrics import Line, main_reward, read_metrics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -23,11 +23,11 @@ import torch
 
 from rpeg.runtime import world
 from rpeg.runtime.errors import CheckpointFailure
-from rpeg.runtime.export import copy_configuration
-from rpeg.runtime.files import commit_folder, empty_folder, remove_folder
 from rpeg.runtime.interfaces import NamedTensors
 from rpeg.runtime.layout import Layout
-from rpeg.runtime.manifest import Manifest, damages, files_in, record_files
+from rpeg.runtime.models.export import copy_configuration
+from rpeg.runtime.state.files import commit_folder, empty_folder, remove_folder
+from rpeg.runtime.state.manifest import Manifest, damages, files_in, record_files
 
 WEIGHTS = "weights."
 """How the keys of a stored model's weights begin; its optimizer's begin otherwise."""

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from rpeg.runtime import jsonl, world
+from rpeg.runtime import world
+from rpeg.runtime.state import jsonl
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter

@@ -12,7 +12,7 @@ from typing import Protocol
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
-from rpeg.runtime.metrics import main_reward, named
+from rpeg.runtime.logs.metrics import main_reward, named
 
 _SHOWN = (("loss", "loss", "{:.4f}"), ("kl", "kl", "{:.4f}"), ("length/mean", "len", "{:.1f}"))
 _FAILED = re.compile("verifier/.*/failed")

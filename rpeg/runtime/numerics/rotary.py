@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from rpeg.runtime.shape import ModelShape
+from rpeg.runtime.models.shape import ModelShape
 
 
 def rotary_frequencies(shape: ModelShape) -> Tensor:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rpeg.runtime.clock import Span
-from rpeg.runtime.files import write_atomic
+from rpeg.runtime.logs.clock import Span
+from rpeg.runtime.state.files import write_atomic
 
 _MICROSECONDS = 1e6
 

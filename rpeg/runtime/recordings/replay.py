@@ -20,13 +20,13 @@ from torch import Tensor
 from rpeg.runtime import world
 from rpeg.runtime.engine.decoding import Sampling
 from rpeg.runtime.errors import ReplayFailure
-from rpeg.runtime.oracle import Oracle
-from rpeg.runtime.recording import Recording, StepRecord, load, save
+from rpeg.runtime.recordings.oracle import Oracle
+from rpeg.runtime.recordings.recording import Recording, StepRecord, load, save
 from rpeg.runtime.trajectories import Prompts, Trajectories
 
 if TYPE_CHECKING:
+    from rpeg.runtime.batches.examples import Examples
     from rpeg.runtime.engine.embedded import EmbeddedEngine
-    from rpeg.runtime.examples import Examples
     from rpeg.runtime.run import Run
     from rpeg.runtime.trainer import Model, Trainer
     from rpeg.runtime.verifiers import Verifier

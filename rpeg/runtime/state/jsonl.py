@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rpeg.runtime.files import write_atomic
+from rpeg.runtime.state.files import write_atomic
 
 Object = dict[str, Any]
 

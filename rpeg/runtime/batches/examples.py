@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from rpeg.runtime.batches.packing import Packing
 from rpeg.runtime.errors import DataFailure, ModelFailure
-from rpeg.runtime.packing import Packing
-from rpeg.runtime.tokenizer import Tokenizer
+from rpeg.runtime.models.tokenizer import Tokenizer
 from rpeg.runtime.trajectories import Demos, Row, Trajectories
 
 

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from rpeg.runtime.blocks import blocks
+from rpeg.runtime.numerics.blocks import blocks
 
 BANNED = -1e30
 """Stands for the logits that must never be sampled: their probability is exactly zero in float32,

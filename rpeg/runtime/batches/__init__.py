@@ -1,0 +1,1 @@
+"""How a batch is cut and laid out: minibatches, micro-batches, packed sequences."""

@@ -1,0 +1,1 @@
+"""What a run tells people: metrics, rollouts, progress, timelines."""

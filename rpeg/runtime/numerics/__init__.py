@@ -1,0 +1,1 @@
+"""Arithmetic that models and engines share, fast on CPUs too."""

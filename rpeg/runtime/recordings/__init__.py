@@ -1,0 +1,1 @@
+"""Recordings of runs, and runs that replay them."""

@@ -1,0 +1,1 @@
+"""What a run keeps on disk to go on from: its folder, checkpoints, ledger."""
