@@ -12,7 +12,7 @@ import pytest
 from rpeg import runtime as rt
 from rpeg.frontend import load
 from rpeg.interp import Interpreter, Parity, World, compare
-from rpeg.runtime.replay import recording as storage
+from rpeg.runtime.recordings import recording as storage
 from tests.distributed.parity_program import FAULTS, MODELS, STEPS, Case, replay
 from tests.unit.interp.pipelines import FAMILIES, write_model, write_rows
 
