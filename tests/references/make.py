@@ -1,10 +1,11 @@
 """Make tests/golden/references: what verl and TRL compute on seeded batches, for our tests.
 
-    python -m venv env && env/bin/pip install --no-deps -r tests/references/requirements.txt
+    python -m venv env && env/bin/pip install torch==2.13.0
+    env/bin/pip install --no-deps -r tests/references/requirements.txt
     env/bin/python tests/references/make.py
 
 Run it in an environment of its own: these libraries are no dependencies of ours. Their functions
-are called, never copied. Files: `inputs.safetensors` (batch/field), `outputs.safetensors`
+are called, never copied. Without --no-deps verl would bring an engine and a cluster. Files: `inputs.safetensors` (batch/field), `outputs.safetensors`
 (batch/case/output), and `about.json`: versions, and per case the function and our settings.
 """
 
