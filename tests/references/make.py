@@ -5,7 +5,7 @@
     env/bin/python tests/references/make.py
 
 Run it in an environment of its own: these libraries are no dependencies of ours. Their functions
-are called, never copied. Without --no-deps verl would bring an engine and a cluster. Files: `inputs.safetensors` (batch/field), `outputs.safetensors`
+are called, never copied. It writes `inputs.safetensors` (batch/field), `outputs.safetensors`
 (batch/case/output), and `about.json`: versions, and per case the function and our settings.
 """
 
