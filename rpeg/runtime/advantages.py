@@ -15,9 +15,13 @@ import torch
 from torch import Tensor
 
 from rpeg.runtime.losses.kl import Estimator, kl_estimate
+from rpeg.runtime.losses.ratio import bounded_exp
 
-EPSILON = 1e-6
-"""Added to standard deviations before dividing by them."""
+GROUP_EPSILON = 1e-6
+"""Added to a group's standard deviation (verl adds as much, TRL 1e-4; the papers nothing)."""
+
+VARIANCE_EPSILON = 1e-8
+"""Added to a batch's variance before whitening, as verl does, and TRL's PPO did."""
 
 Baseline = Literal["mean", "leave_one_out"]
 Scale = Literal["std", "none"]
@@ -46,6 +50,11 @@ def at_last_token(rewards: Tensor, mask: Tensor) -> Tensor:
     return rewards.unsqueeze(1) * (mask.bool() & (later == 1))
 
 
+def over_tokens(field: Tensor, mask: Tensor) -> Tensor:
+    """[samples, tokens] a per-response field [samples] at each token of the mask, 0 elsewhere."""
+    return field.unsqueeze(1) * mask
+
+
 def group_advantage(rewards: Tensor, n: int, *, baseline: Baseline, scale: Scale) -> Tensor:
     """[samples] reward minus the group's baseline, over the group's deviation if asked for.
 
@@ -54,20 +63,35 @@ def group_advantage(rewards: Tensor, n: int, *, baseline: Baseline, scale: Scale
     leave_one_out / none: r - mean of the other n - 1        RLOO, arXiv:2402.14740
 
     The deviation is the unbiased one (n - 1), as TRL and verl take it; it is 0 for n = 1, where
-    `mean` gives advantage 0. Raises ValueError if rows aren't whole groups, or for leave_one_out
-    with n = 1.
+    `mean` gives advantage 0 (verl gives the reward itself there). Raises ValueError if rows aren't
+    whole groups, or for leave_one_out with n = 1.
     """
     if rewards.shape[0] % n:
         raise ValueError(f"{rewards.shape[0]} samples aren't whole groups of {n}")
     if baseline == "leave_one_out" and n < 2:
         raise ValueError("leave_one_out needs groups of at least 2 samples: raise n of generate")
     group = rewards.float().view(-1, n)
+    # Counted from the first reward, equal rewards give exactly 0: no rounding for std to blow up.
+    group = group - group[:, :1]
     centred = group - group.mean(dim=1, keepdim=True)
     deviation = (centred.square().sum(dim=1, keepdim=True) / max(n - 1, 1)).sqrt()
     if baseline == "leave_one_out":
         # r - (sum - r) / (n - 1) = (r - mean) n / (n - 1)
         centred = centred * (n / (n - 1))
-    return (centred / (deviation + EPSILON) if scale == "std" else centred).flatten()
+    return (centred / (deviation + GROUP_EPSILON) if scale == "std" else centred).flatten()
+
+
+def remax_advantage(rewards: Tensor, greedy: Tensor, n: int) -> Tensor:
+    """[samples] reward minus the reward of the greedy response to the same prompt.
+
+    `rewards` is [prompts x n], `greedy` [prompts]. ReMax (arXiv:2310.10505). Raises
+    ValueError if there aren't n samples for every greedy response.
+    """
+    if rewards.shape[0] != greedy.shape[0] * n:
+        raise ValueError(
+            f"{rewards.shape[0]} samples aren't {n} for each of {greedy.shape[0]} greedy responses"
+        )
+    return rewards - greedy.repeat_interleave(n)
 
 
 def kl_penalty(
@@ -137,15 +161,20 @@ class Moments:
         return self.total / max(self.count, 1.0)
 
     @property
-    def std(self) -> float:
-        """Unbiased standard deviation, 0 of fewer than two."""
+    def variance(self) -> float:
+        """Unbiased variance, 0 of fewer than two."""
         centred = self.squares - self.count * self.mean**2
-        return math.sqrt(max(centred, 0.0) / max(self.count - 1.0, 1.0))
+        return max(centred, 0.0) / max(self.count - 1.0, 1.0)
 
 
 def whiten(field: Tensor, mask: Tensor, moments: Moments) -> Tensor:
-    """(x - mean) / (std + 1e-6) on the mask, 0 elsewhere; `moments` are the whole batch's."""
-    return (field - moments.mean) / (moments.std + EPSILON) * mask
+    """(x - mean) / sqrt(variance + 1e-8) on the mask, 0 elsewhere; `moments` are the whole batch's.
+
+    Of per-token returns it is REINFORCE++ (arXiv:2501.03262), of group-centred rewards its variant
+    with a baseline. That one's authors, and verl, count a response once per token: whiten
+    `over_tokens` of the rewards for that. A per-response field counts each response once.
+    """
+    return (field - moments.mean) / math.sqrt(moments.variance + VARIANCE_EPSILON) * mask
 
 
 def importance(
@@ -169,6 +198,7 @@ def importance(
     difference = ((current - behaviour) * mask).detach()
     if level == "sequence":
         difference = difference.sum(dim=1, keepdim=True)
-    w = torch.exp(difference)
-    bounded = w.clamp(max=cap) if mode == "truncate" else w * ((w >= floor) & (w <= cap))
-    return bounded * mask
+    w = bounded_exp(difference)
+    if mode == "truncate":
+        return w.clamp(max=cap) * mask
+    return torch.where((w >= floor) & (w <= cap), w, 0.0) * mask

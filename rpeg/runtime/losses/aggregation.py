@@ -28,8 +28,12 @@ class Totals:
 def token_weights(mask: Tensor, agg: Aggregation, totals: Totals) -> Tensor:
     """[samples, tokens] float32 weights, zero outside `mask`.
 
+    token_mean          1 / tokens                      DAPO, arXiv:2503.14476, equation 8
+    seq_mean_token_mean 1 / (sequences x row's tokens)  GRPO, arXiv:2402.03300, equation 3
     seq_mean_token_sum  1 / sequences
     ("constant", L)     1 / (sequences x L)             Dr.GRPO, arXiv:2503.20783
+
+    Rows without a trained token count in no average, as in verl; TRL counts them as sequences.
 
     Raises ValueError for an unknown aggregation.
     """

@@ -12,6 +12,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from rpeg.runtime.losses.ratio import bounded_exp
+
 Divergence = Literal["reverse_kl", "forward_kl"]
 
 
@@ -25,6 +27,7 @@ def distill(
 ) -> Tensor:
     """coef x per-token divergence between student (`logprob`) and `teacher`, [samples, tokens].
 
+    reverse_kl: KL(student || teacher) = E[log s - log t],  gradient E[(log s - log t) grad log s]
     forward_kl: KL(teacher || student) = E[t/s (log t - log s)],  gradient -E[t/s grad log s]
 
     with expectations over the student's tokens (generalised knowledge distillation,
@@ -36,4 +39,4 @@ def distill(
         # exp(x - stop(x)) is 1 with gradient grad x: it carries the score-function gradient.
         score = torch.exp(student - student.detach())
         return coef * score * gap.detach() * mask
-    return -coef * torch.exp(-gap).detach() * gap * mask
+    return -coef * bounded_exp(-gap).detach() * gap * mask

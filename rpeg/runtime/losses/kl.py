@@ -7,7 +7,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-Estimator = Literal["k1", "k2", "k3"]
+from rpeg.runtime.losses.ratio import LOG_RATIO_BOUND
+
+Estimator = Literal["k1", "k2", "k3", "abs"]
 
 
 def kl_estimate(logprob: Tensor, reference: Tensor, estimator: Estimator) -> Tensor:
@@ -15,10 +17,12 @@ def kl_estimate(logprob: Tensor, reference: Tensor, estimator: Estimator) -> Ten
 
     With d = logprob - reference (J. Schulman, "Approximating KL divergence", 2020):
     k1 = d, unbiased; k2 = d^2 / 2, biased with low variance; k3 = exp(-d) - 1 + d, unbiased and >=
-    0.
+    0; abs = |d|, no estimate of the KL, but a bounded pull towards the reference.
 
     The value of k1 says nothing about its use as a loss: its gradient is zero in expectation. k2's
-    gradient is the one of the reverse KL.
+    gradient is the one of the reverse KL. k3 is cut only where exp(-d) would overflow (d < -20):
+    verl also cuts its value at 10, which takes the gradient of every token that the reference
+    finds 14 times likelier than the policy does.
     """
     d = logprob - reference
     match estimator:
@@ -27,7 +31,10 @@ def kl_estimate(logprob: Tensor, reference: Tensor, estimator: Estimator) -> Ten
         case "k2":
             return 0.5 * d.square()
         case "k3":
+            d = d.clamp(min=-LOG_RATIO_BOUND)
             return torch.expm1(-d) + d
+        case "abs":
+            return d.abs()
 
 
 def kl_loss(

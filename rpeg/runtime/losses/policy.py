@@ -11,6 +11,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from rpeg.runtime.losses.ratio import bounded_exp
+
 Ratio = Literal["token", "sequence"]
 
 
@@ -31,12 +33,12 @@ def policy_ratio(logprob: Tensor, old: Tensor, mask: Tensor, ratio: Ratio = "tok
     token:    r_t = exp(logprob_t - old_t)                  (PPO, arXiv:1707.06347)
     sequence: s   = exp(mean_t (logprob_t - old_t))         (GSPO, arXiv:2507.18071, equation 7)
 
-    Returns [samples, tokens], or [samples, 1] for `sequence`.
+    Returns [samples, tokens], or [samples, 1] for `sequence`; log-ratios are bounded, see `ratio`.
     """
     difference = (logprob - old) * mask
     if ratio == "sequence":
         difference = sequence_mean(difference, mask)
-    return torch.exp(difference)
+    return bounded_exp(difference)
 
 
 def ppo_clip(
@@ -73,7 +75,8 @@ def cispo(
 ) -> Tensor:
     """-stop_gradient(min(r, 1 + clip_high)) A logprob w: every token keeps a gradient.
 
-    MiniMax-M1 (arXiv:2506.13585, equation 4), with the upper clip only, as it was used there.
+    MiniMax-M1 (arXiv:2506.13585, equation 4), with the upper clip only, as it was used there (verl
+    with `clip_ratio_low=1`; TRL's `epsilon_high` is 1 + clip_high).
     """
     r = policy_ratio(logprob, old, mask).detach().clamp(max=1.0 + clip_high)
     return _weighted(-r * per_token(advantages, logprob) * logprob, weight) * mask

@@ -23,6 +23,29 @@ def test_grpo_rloo_and_dr_grpo() -> None:
     torch.testing.assert_close(rloo[:4], torch.tensor([1.0, -1 / 3, -1 / 3, -1 / 3]))
 
 
+@given(reward=st.floats(-10, 10, width=32), n=st.integers(2, 16))
+def test_equal_rewards_give_exactly_nothing(reward: float, n: int) -> None:
+    advantages = adv.group_advantage(torch.full((n,), reward), n, baseline="mean", scale="std")
+    assert advantages.tolist() == [0.0] * n
+
+
+def test_remax_takes_off_the_greedy_reward() -> None:
+    got = adv.remax_advantage(torch.tensor([1.0, 0.0, 2.0, 5.0]), torch.tensor([0.5, 2.0]), 2)
+    assert got.tolist() == [0.5, -0.5, 0.0, 3.0]
+    with pytest.raises(ValueError, match="greedy"):
+        adv.remax_advantage(torch.ones(4), torch.ones(2), 3)
+
+
+def test_whitening_counts_responses_or_tokens() -> None:
+    """Rewards 1 and -1 of 3 and 1 tokens: means 0 and 0.5, variances 2 and 1."""
+    rewards, mask = torch.tensor([1.0, -1.0]), torch.tensor([[1, 1, 1], [1, 0, 0]]).bool()
+    once = adv.whiten(rewards, torch.ones(2), adv.Moments.of(rewards, torch.ones(2)))
+    torch.testing.assert_close(once, torch.tensor([1.0, -1.0]) / 2**0.5)
+    spread = adv.over_tokens(rewards, mask)
+    weighted = adv.whiten(spread, mask, adv.Moments.of(spread, mask))
+    torch.testing.assert_close(weighted, torch.tensor([[0.5, 0.5, 0.5], [-1.5, 0, 0]]))
+
+
 def test_groups_of_one_and_broken_groups() -> None:
     assert adv.group_advantage(torch.ones(2), 1, baseline="mean", scale="std").tolist() == [
         0.0,
@@ -100,7 +123,7 @@ def test_whitening_by_added_moments(xs: list[float]) -> None:
     mask = torch.ones_like(field).bool()
     moments = adv.Moments.of(field, mask)
     assert moments.mean == pytest.approx(float(field.mean()), abs=1e-9)
-    assert moments.std == pytest.approx(float(field.std()), abs=1e-6)
+    assert moments.variance == pytest.approx(float(field.var()), abs=1e-9)
     white = adv.whiten(field, mask, moments)
     assert float(white.mean()) == pytest.approx(0.0, abs=1e-6)
 
@@ -115,5 +138,7 @@ def test_importance_levels_and_modes() -> None:
     torch.testing.assert_close(masked, torch.tensor([[0.0, 0.5, 0.0]]))
     banded = adv.importance(current, behaviour, mask, cap=4.0, floor=0.6, mode="mask")
     torch.testing.assert_close(banded, torch.tensor([[3.0, 0.0, 0.0]]))
+    far = adv.importance(current + 100, behaviour, mask, mode="mask", level="sequence")
+    assert far.tolist() == [[0.0, 0.0, 0.0]]
     sequence = adv.importance(current, behaviour, mask, level="sequence")
     torch.testing.assert_close(sequence, torch.tensor([[1.5, 1.5, 0.0]]))

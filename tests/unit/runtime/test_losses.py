@@ -116,6 +116,52 @@ def test_distillation_gradients_are_the_exact_ones_in_expectation(logits: list[f
         torch.testing.assert_close(got, wanted)
 
 
+def test_far_apart_policies_leave_finite_losses_and_gradients() -> None:
+    """Ratios of e^100 are infinite in float32: they count as e^20."""
+    new = torch.tensor([[100.0, -100.0]]).requires_grad_()
+    old, mask = torch.zeros(1, 2), torch.ones(1, 2).bool()
+    for advantage, expected in [(1.0, [-1.2, 0.0]), (-1.0, [math.exp(20), 0.8])]:
+        loss = losses.ppo_clip(
+            new, torch.tensor([advantage]), old, mask, clip_low=0.2, clip_high=0.2
+        )
+        torch.testing.assert_close(loss.detach(), torch.tensor([expected]), atol=1e-6, rtol=1e-6)
+        assert gradient(loss, new).tolist() == [[0.0, 0.0]]
+    k3 = losses.kl_loss(new, old, mask, coef=1.0)
+    # d = 100: e^-100 - 1 + 100; d = -100, cut to -20: e^20 - 1 - 20.
+    torch.testing.assert_close(k3.detach(), torch.tensor([[99.0, math.exp(20) - 21]]))
+    assert gradient(k3, new).tolist() == [[1.0, 0.0]]
+    forward = losses.distill(old, new.detach(), mask, divergence="forward_kl")
+    assert bool(forward.isfinite().all())
+
+
+def test_dpo_and_reward_model_by_hand() -> None:
+    mask = torch.tensor([[1, 1], [1, 0]]).bool()
+    new, ref = log([0.5, 0.5], [0.25, 0.9]), log([0.25, 0.25], [0.5, 0.1])
+    # d = 2 log 2 chosen, -log 2 rejected: sigmoid(3 log 2) = 8 / 9.
+    torch.testing.assert_close(
+        losses.dpo(new, ref, mask, beta=1.0), torch.tensor([math.log(9 / 8)])
+    )
+    scores = torch.tensor([math.log(3), 0.0, 1.0, 1.0])
+    # sigmoid(log 3) = 3 / 4, sigmoid(0) = 1 / 2.
+    torch.testing.assert_close(
+        losses.reward_model(scores), torch.tensor([math.log(4 / 3), math.log(2)])
+    )
+    with pytest.raises(ValueError, match="3 rows"):
+        losses.reward_model(scores[:3])
+
+
+def test_jensen_shannon_by_hand_and_its_bounds() -> None:
+    student, teacher = log([1.0, 1e-30]), log([1e-30, 1.0])
+    mask = torch.ones(1).bool()
+    # Disjoint distributions: each is log 2 away from the mixture of both.
+    torch.testing.assert_close(
+        losses.divergence(student, teacher, mask), torch.tensor([math.log(2)])
+    )
+    assert losses.divergence(student, student, mask, beta=0.3).item() == pytest.approx(0, abs=1e-6)
+    with pytest.raises(ValueError, match="forward KL"):
+        losses.divergence(student, teacher, mask, beta=2.0)
+
+
 def test_value_loss_takes_the_worse_of_clipped_and_unclipped() -> None:
     values = torch.tensor([[1.0, 3.0]])
     loss = losses.value_loss(
