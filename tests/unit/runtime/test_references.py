@@ -14,8 +14,8 @@ from torch import Tensor
 from rpeg.runtime import advantages as adv
 from rpeg.runtime import losses
 from rpeg.runtime.groups import Groups
-from rpeg.runtime.logits import VocabShard
 from rpeg.runtime.losses.distill import Divergence
+from rpeg.runtime.numerics.logits import VocabShard
 from tests.unit.runtime.references import BATCHES, Batch, Outputs, about, batch, outputs
 
 Ours = Callable[[Batch], Outputs]
