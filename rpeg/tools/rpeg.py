@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 import rpeg
+from rpeg.tools.completion import add_completion
 from rpeg.tools.console import Failure, Reported
 
 COMMANDS = (
@@ -67,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"rpeg {rpeg.__version__}")
+    add_completion(parser)
     commands = parser.add_subparsers(
         dest="command", required=True, metavar="COMMAND", title="commands"
     )
