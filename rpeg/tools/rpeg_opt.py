@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rpeg.ir.diagnostics import Diagnostic, DiagnosticsError, has_errors, show
 from rpeg.tools.console import FAILED, USAGE, Failure, Source, read, standard_input
-from rpeg.tools.opt.arguments import parser
+from rpeg.tools.opt.arguments import SEPARATORS, parser
 from rpeg.tools.opt.chunks import Chunk, split, whole
 from rpeg.tools.opt.timing import Timer
 
@@ -79,8 +79,7 @@ class Driver:
         self._report(runner)
         if has_errors(found):
             return FAILED
-        separator = "# -----\n" if self.args.target == "rpeg" else "// -----\n"
-        return write(separator.join(texts), self.args.output)
+        return write(SEPARATORS[self.args.target].join(texts), self.args.output)
 
     def _runner(self) -> PassRunner | None:
         if not self.args.passes:
@@ -128,9 +127,9 @@ class Driver:
     def _text(self, module: ModuleOp, given: Read) -> str:
         if self.args.target == "mlir":
             return self._mlir(module)
-        from rpeg.tools.opt.targets import rpeg
+        from rpeg.tools.opt.targets import TARGETS
 
-        return rpeg(module, given.sources)
+        return TARGETS[self.args.target](module, given.sources)
 
     def _mlir(self, module: ModuleOp) -> str:
         from rpeg.tools.opt.targets import mlir

@@ -23,7 +23,15 @@ xDSL's too, such as canonicalize, cse, dce: rpeg-opt --list-passes names all.
 Exit code: 0 done; 1 the input has errors or can't be read, a pass refused or
 crashed; 2 the command is wrong. NO_COLOR=1 turns colours off on a terminal."""
 
-TARGETS = ("mlir", "rpeg")
+SEPARATORS = {
+    "mlir": "// -----\n",
+    "rpeg": "# -----\n",
+    "rpeg-dot": "// -----\n",
+    "rpeg-mermaid": "%% -----\n",
+    "rpeg-json": "",
+    "rpeg-summary": "\n",
+}
+"""The targets, with the line between the outputs of two inputs in one file."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -69,7 +77,7 @@ def _passes(made: argparse.ArgumentParser) -> None:
 
 def _output(made: argparse.ArgumentParser) -> None:
     add = made.add_argument_group("output").add_argument
-    add("-t", "--target", choices=TARGETS, default="mlir", help="what to write (mlir)")
+    add("-t", "--target", choices=SEPARATORS, default="mlir", help="what to write (mlir)")
     add("-o", "--output", metavar="FILE", help="where to write (standard output)")
     add("--print-op-generic", action="store_true", help="write MLIR's generic form")
     add("--print-debuginfo", action="store_true", help="write the place of each operation")
