@@ -13,7 +13,7 @@ from rpeg.tools.completion import add_completion
 from rpeg.tools.console import Failure, Reported
 
 COMMANDS = (
-    *("run", "check", "compile", "launch", "verify", "fmt"),
+    *("run", "check", "compile", "launch", "verify", "fmt", "diff"),
     *("rollouts", "report", "generate", "eval", "export"),
 )
 """Each is a module of rpeg.tools.commands."""
