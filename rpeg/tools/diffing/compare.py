@@ -85,7 +85,7 @@ class Matching:
             if before is None:
                 yield Change(section, title, "added", new=item.text)
                 continue
-            if before.name != item.name:
+            if before.name != item.name and item.results:
                 yield Change(section, title, "renamed", old=before.name, new=item.name)
             for name, was, now in self._differences(before, item):
                 yield Change(section, title, "changed", name, was, now)
@@ -100,7 +100,7 @@ class Matching:
 
     def _pair_renamed(self) -> bool:
         for place, item in enumerate(self.new):
-            if place in self.pairs:
+            if place in self.pairs or not item.renamable:
                 continue
             for before in self._left():
                 if before.kind == item.kind and not any(self._differences(before, item)):

@@ -26,7 +26,7 @@ from rpeg.ir.rsched import EdgeOp, SequenceOp
 from rpeg.ir.settings import python_value
 from rpeg.ir.types import CursorType, OptimizerType, StateType, WeightsType, symbol_text
 from rpeg.tools.diffing.calls import program
-from rpeg.tools.diffing.items import Facts, Item, Ref, Section, shown
+from rpeg.tools.diffing.items import ABOUT, Facts, Item, Ref, Section, shown
 from rpeg.tools.views.graph import GraphBuilder
 
 
@@ -74,7 +74,8 @@ def _part(op: Operation) -> Iterator[Item]:
             yield Item("allow", op.permission.kind, {"is": held}, text=shown(held))
         case ExpectOp():
             held = python_value(op.distribution)
-            yield Item("expect", op.target.data, {"is": held}, text=shown(held))
+            fields = {ABOUT: Ref(op.target.data), "is": held}
+            yield Item("expect", op.target.data, fields, text=shown(held))
         case PlanOp():
             yield from _plan(op)
         case RanksOp():
@@ -105,7 +106,7 @@ def _plan(op: PlanOp) -> Iterator[Item]:
     for place in op.places:
         clauses = {c.kind: python_value(c) for c in place.clauses}
         text = ", ".join((place.pool_name, *map(shown, clauses.values())))
-        fields = {"pool": place.pool_name, **clauses}
+        fields = {ABOUT: Ref(place.title), "pool": place.pool_name, **clauses}
         yield Item("stage", f"{place.title} {where}", fields, text=f"on {text}")
 
 

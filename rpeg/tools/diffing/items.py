@@ -13,6 +13,8 @@ from rpeg.frontend.written import number
 from rpeg.ir.records import ALLOW, CLAUSES, EXPECT, POOLS, RECORDS
 from rpeg.ir.settings import python_value
 
+ABOUT = "about"
+"""The field of an item that has no values of its own: a reference to the one that it is about."""
 WORDS = {**RECORDS, **CLAUSES, **POOLS, **EXPECT, **ALLOW}
 """Every word that a record may start with."""
 
@@ -42,6 +44,13 @@ class Item:
     """Names of the values that it makes, which references use."""
     text: str = ""
     """How it reads as a whole; where there is nothing more to say than its name, empty."""
+
+    @property
+    def renamable(self) -> bool:
+        """Whether being equal in all but name makes it the same thing: its name is a handle for
+        values, or follows that of the value that it is about.
+        """
+        return bool(self.results) or ABOUT in self.fields
 
     @property
     def key(self) -> tuple[str, str]:

@@ -102,10 +102,17 @@ def test_what_came_and_went(shell: Shell) -> None:
 
 
 def test_a_name_is_followed_to_its_readers(shell: Shell) -> None:
-    text = shell.write()
+    text = shell.write(text=grpo().removesuffix("}\n") + PLAN)
     shell.write(text=text.replace("lp_ref", "reference"), name="new.rpeg")
     done = shell("diff", "p.rpeg", "new.rpeg")
     assert done.out == "pipeline p\n  ~ statement reference: was called lp_ref\n"
+
+
+def test_params_of_one_value_are_not_one_param(shell: Shell) -> None:
+    shell.write(("  model actor", "  param k = 2\n  model actor"), ("n=2", "n=$k"))
+    shell.write(("  model actor", "  param m = 2\n  model actor"), ("n=2", "n=$m"), name="m.rpeg")
+    lines = shell("diff", "p.rpeg", "m.rpeg").out.splitlines()[1:]
+    assert lines == ["  + param m: 2", "  - param k: 2"]
 
 
 def test_order_without_a_meaning(shell: Shell) -> None:
