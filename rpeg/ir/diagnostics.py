@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -66,9 +67,9 @@ def render(diagnostics: Iterable[Diagnostic], sources: Mapping[str, str]) -> str
 def show(
     diagnostics: Iterable[Diagnostic], sources: Mapping[str, str], stream: TextIO | None = None
 ) -> None:
-    """Writes `render` to a stream (standard error), in colour if that is a terminal."""
+    """Writes `render` to a stream (standard error); in colour on a terminal, without NO_COLOR."""
     stream = stream or sys.stderr
-    if stream.isatty():
+    if stream.isatty() and not os.environ.get("NO_COLOR"):
         _show_in_colour(diagnostics, sources, stream)
     else:
         stream.write(render(diagnostics, sources))

@@ -1,7 +1,9 @@
-"""What every pass shares: its kind, refusals with a place, tidying up after a rewrite."""
+"""What every pass shares: its kind, refusals with a place, statistics, tidying up."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -42,6 +44,27 @@ class PassRefused(Exception):
         return refusal
 
 
+_counts: ContextVar[Counter[str] | None] = ContextVar("counts", default=None)
+
+
+def count(what: str, number: int = 1) -> None:
+    """Adds to a statistic of the pass that runs; `rpeg-opt --pass-statistics` shows them."""
+    counts = _counts.get()
+    if counts is not None:
+        counts[what] += number
+
+
+@contextmanager
+def counting() -> Iterator[Counter[str]]:
+    """What the passes that run inside count."""
+    counts = Counter[str]()
+    token = _counts.set(counts)
+    try:
+        yield counts
+    finally:
+        _counts.reset(token)
+
+
 def pipelines(module: ModuleOp) -> Iterator[PipelineOp]:
     """The pipelines of a module."""
     yield from (op for op in module.ops if isinstance(op, PipelineOp))
@@ -59,11 +82,14 @@ def tidied(module: ModuleOp) -> Iterator[None]:
     """
     before = {pipeline: _Named.of(pipeline) for pipeline in pipelines(module)}
     yield
+    size = _size(module)
     DeadCodeElimination().apply(Context(), module)
+    count("operations without a use removed", size - _size(module))
     for pipeline, named in before.items():
         for op in reversed(named.used):
             if not op.used():
                 erase(op)
+                count("declarations removed")
         now = _Named.of(pipeline)
         for line in list(pipeline.walk()):
             match line:
@@ -73,6 +99,10 @@ def tidied(module: ModuleOp) -> Iterator[None]:
                     erase(line)
                 case _:
                     pass
+
+
+def _size(module: ModuleOp) -> int:
+    return sum(1 for _ in module.walk())
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from rpeg.ir.rank_rules import groups_of
 from rpeg.ir.records import CLAUSES
 from rpeg.ir.stages import stage_name, stages
 from rpeg.ir.types import WeightsType
-from rpeg.passes.base import PassRefused, RpegPass, erase, pipelines, step
+from rpeg.passes.base import PassRefused, RpegPass, count, erase, pipelines, step
 
 ALL = "all"
 
@@ -79,6 +79,7 @@ class RpegAnnotateParallelismPass(RpegPass):
                 pipeline.body.block.insert_op_before(ranks, step(pipeline))
             for stage in stages(pipeline).values():
                 source.annotate(stage)
+                count("stages annotated")
             _drop_plans(pipeline)
             publish(step(pipeline))
 
@@ -205,6 +206,7 @@ def _publish_one(op: StepOp, update: UpdateOp, readers: Sequence[RpegOp]) -> Non
     )
     made.results[0].name_hint = f"{model}_published"
     made.attributes[POOL] = update.attributes[POOL]
+    count("publishes made explicit")
     for reader in readers:
         reader.operands[0] = _published(reader.operands[0], register, made.results[0], update)
     ending = op.ending

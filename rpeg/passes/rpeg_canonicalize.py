@@ -16,7 +16,7 @@ from xdsl.traits import is_side_effect_free
 
 from rpeg.ir.ops.rewards import WeightedSumOp
 from rpeg.ir.stages import STAGE
-from rpeg.passes.base import RpegPass, pipelines, step, tidied
+from rpeg.passes.base import RpegPass, count, pipelines, step, tidied
 
 
 class SumOfOne(RewritePattern):
@@ -26,6 +26,7 @@ class SumOfOne(RewritePattern):
     def match_and_rewrite(self, op: WeightedSumOp, rewriter: PatternRewriter) -> None:
         if op.value("weights") == (1.0,):
             rewriter.replace(op, (), (op.rewards[0],))
+            count("sums of one reward simplified")
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ def _merge(block: Block, known: dict[Hashable, Operation]) -> None:
         if first is not op:
             for old, new in zip(op.results, first.results, strict=True):
                 SSAValue.replace_all_uses_with(old, new)
+            count("repeated operations merged")
 
 
 def _computes(op: Operation) -> Hashable:

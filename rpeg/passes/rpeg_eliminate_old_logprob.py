@@ -11,7 +11,7 @@ from rpeg.ir.ops.losses import CispoOp, PpoClipOp
 from rpeg.ir.ops.sampling import LogprobOp, OnPolicyLogprobOp
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.types import TrajectoriesType
-from rpeg.passes.base import RpegPass, tidied
+from rpeg.passes.base import RpegPass, count, tidied
 
 
 @dataclass(frozen=True)
@@ -73,3 +73,4 @@ def _replace(old: LogprobOp) -> None:
     Rewriter.insert_op(new, InsertPoint.before(old))
     new.logprobs.name_hint = old.logprobs.name_hint
     old.logprobs.replace_all_uses_with(new.logprobs)
+    count("forward passes removed")

@@ -10,7 +10,7 @@ from rpeg.ir.ops.losses import KlLossOp
 from rpeg.ir.ops.rewards import KlPenaltyOp
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.types import TokenFieldType
-from rpeg.passes.base import RpegPass, tidied
+from rpeg.passes.base import RpegPass, count, tidied
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,13 @@ class RpegEliminateReferencePass(RpegPass):
                     _without_zero_losses(inner)
                 elif isinstance(inner, KlPenaltyOp) and _changes_nothing(inner):
                     inner.penalised.replace_all_uses_with(inner.reward)
+                    count("penalties of weight zero dropped")
 
 
 def _without_zero_losses(update: UpdateOp) -> None:
     kept = [loss for loss in update.losses if not _is_zero(loss)]
     if kept:
+        count("losses of weight zero dropped", len(update.losses) - len(kept))
         update.operands = [update.weights, update.optimizer, *kept]
 
 

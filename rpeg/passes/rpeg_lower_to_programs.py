@@ -21,7 +21,7 @@ from rpeg.ir.ops.step import StepOp
 from rpeg.ir.rrt import CallOp, LoopOp, ProgramOp
 from rpeg.ir.rsched import SequenceOp, labelled
 from rpeg.ir.stages import stages
-from rpeg.passes.base import PassRefused, RpegPass, erase, pipelines, step
+from rpeg.passes.base import PassRefused, RpegPass, count, erase, pipelines, step
 from rpeg.passes.declarations import Declarations
 from rpeg.passes.layouts import clause_problems, layout_of, settings_of, title_of
 from rpeg.passes.programs import Cannot, NotHere, Program, lower, publish, report
@@ -50,6 +50,7 @@ class RpegLowerToProgramsPass(RpegPass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for pipeline in list(pipelines(op)):
             program = ProgramGen(pipeline, _source_hash(op)).run()
+            count("instructions emitted", sum(isinstance(o, CallOp) for o in program.walk()))
             block = pipeline.parent_block()
             assert block is not None
             block.insert_op_after(program, pipeline)

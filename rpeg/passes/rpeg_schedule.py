@@ -18,7 +18,7 @@ from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.rank_rules import groups_of
 from rpeg.ir.rsched import TASK, EdgeOp, SequenceOp, TaskOp, dependences, label_of, uses
 from rpeg.ir.stages import stage_name
-from rpeg.passes.base import PassRefused, RpegPass, pipelines, step
+from rpeg.passes.base import PassRefused, RpegPass, count, pipelines, step
 
 Before = Mapping[Operation, Mapping[Operation, str]]
 """Task -> the tasks that run before it, and why."""
@@ -72,8 +72,10 @@ def _schedule(pipeline: PipelineOp, group: RanksOp) -> None:
     sequence.location = body.location
     for op in program_order(body):
         block.add_op(TaskOp.of(label_of(op) or ""))
+        count("tasks scheduled")
     for edge in _across_steps(body):
         block.add_op(edge)
+        count("dependences across steps")
     pipeline.body.block.insert_op_after(sequence, body)
 
 

@@ -9,10 +9,11 @@ import sys
 from collections.abc import Sequence
 
 import rpeg
+from rpeg.tools.completion import add_completion
 from rpeg.tools.console import Failure, Reported
 
 COMMANDS = (
-    *("run", "check", "compile", "launch", "verify", "fmt"),
+    *("run", "check", "compile", "launch", "verify", "fmt", "diff"),
     *("rollouts", "report", "generate", "eval", "export"),
 )
 """Each is a module of rpeg.tools.commands."""
@@ -67,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"rpeg {rpeg.__version__}")
+    add_completion(parser)
     commands = parser.add_subparsers(
         dest="command", required=True, metavar="COMMAND", title="commands"
     )

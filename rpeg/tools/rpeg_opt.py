@@ -4,41 +4,32 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
+import traceback
 from collections.abc import Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rpeg import __version__
 from rpeg.ir.diagnostics import Diagnostic, DiagnosticsError, has_errors, show
-from rpeg.tools.console import FAILED, USAGE, Failure, Source, read
+from rpeg.tools.console import FAILED, USAGE, Failure, Source, read, standard_input
+from rpeg.tools.opt.arguments import SEPARATORS, parser
 from rpeg.tools.opt.chunks import Chunk, split, whole
+from rpeg.tools.opt.timing import Timer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from xdsl.dialects.builtin import ModuleOp
-    from xdsl.passes import ModulePass
 
     from rpeg.tools.opt.frontends import Read
-
-DESCRIPTION = "Reads a pipeline (.rpeg or .mlir), verifies it, runs passes on it, writes it."
-EPILOG = """\
-A pass takes options in braces, and passes are separated by commas:
-  rpeg-opt pipeline.rpeg -p 'rpeg-annotate-parallelism,rpeg-schedule' -t mlir
-Exit code: 0 done, 1 the input has errors (or can't be read), 2 the command is wrong."""
+    from rpeg.tools.opt.running import PassRunner
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; gives its exit code."""
     try:
-        args = _arguments().parse_args(argv)
+        args = parser().parse_args(argv)
     except SystemExit as end:  # argparse has printed the help or what is wrong
         return int(end.code or 0)
     try:
-        return Driver(args).run()
+        return _run(args)
     except Failure as failure:
         print(f"rpeg-opt: error: {failure}", file=sys.stderr)
         return failure.code
@@ -49,30 +40,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        "rpeg-opt",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("file", nargs="?", default="-", help="the input; FILE:NAME takes one pipeline; - is stdin")
-    add("-f", "--frontend", choices=("rpeg", "mlir"), help="what the input is (by its extension)")
-    add("-t", "--target", choices=("mlir", "rpeg"), default="mlir", help="what to write (mlir)")
-    add("-p", "--passes", metavar="PIPELINE", default="", help="passes to run, in order")
-    add("-o", "--output", metavar="FILE", help="where to write (stdout)")
-    add("--set", metavar="NAME=VALUE", action="append", default=[], help="another value of a param")
-    add("--print-op-generic", action="store_true", help="write MLIR's generic form")
-    add("--print-debuginfo", action="store_true", help="write the place of each operation")
-    add("--split-input-file", action="store_true", help="inputs are separated by `// -----`")
-    add("--verify-diagnostics", action="store_true", help="check `expected-error {{...}}` comments")
-    add("--print-ir-after-all", action="store_true", help="show the IR after each pass (stderr)")
-    add("--time-passes", action="store_true", help="show the time of each part (stderr)")
-    add("--list-passes", action="store_true", help="list the passes with their options")
-    add("--version", action="version", version=f"rpeg-opt {__version__}")
-    return parser
+def _run(args: argparse.Namespace) -> int:
+    from rpeg.tools.opt.output import write
+    from rpeg.tools.opt.reproducer import Crash
+
+    if args.list_passes:
+        from rpeg.tools.opt.passes import listing
+
+        return write(listing(), None)
+    try:
+        return Driver(args).run()
+    except Crash as crash:
+        traceback.print_exception(crash.__cause__)
+        print(f"rpeg-opt: {crash}", file=sys.stderr)
+        return FAILED
 
 
 @dataclass
@@ -80,53 +61,56 @@ class Driver:
     """One run of the command."""
 
     args: argparse.Namespace
-    times: dict[str, float] = field(default_factory=dict[str, float])
+    timer: Timer = field(default_factory=Timer)
+    found: list[Diagnostic] = field(default_factory=list[Diagnostic])
+    """Every message so far."""
 
     def run(self) -> int:
-        """Every chunk, its messages, its output. Raises Failure and DiagnosticsError."""
+        """Every chunk, its messages, its output. Raises Failure, DiagnosticsError and Crash."""
         from rpeg.tools.opt.output import write
 
-        if self.args.list_passes:
-            from rpeg.tools.opt.passes import listing
-
-            return write(listing(), None)
-        source = _source(self.args.file)
-        passes = self._passes()
-        found: list[Diagnostic] = []
-        texts: list[str] = []
+        source = read(self.args.file) if self.args.file != "-" else standard_input()
+        runner = self._runner()
         chunks = split(source.text) if self.args.split_input_file else whole(source.text)
-        for chunk in chunks:
-            texts += self._chunk(chunk, source, passes, found)
-        found = self._compared(source, found)
+        with self.timer.whole():
+            texts = [text for chunk in chunks for text in self._chunk(chunk, source, runner)]
+        found = self._compared(source)
         show(found, {source.name: source.text}, sys.stderr)
-        self._show_times()
+        self._report(runner)
         if has_errors(found):
             return FAILED
-        separator = "# -----\n" if self.args.target == "rpeg" else "// -----\n"
-        return write(separator.join(texts), self.args.output)
+        return write(SEPARATORS[self.args.target].join(texts), self.args.output)
 
-    def _passes(self) -> list[ModulePass]:
+    def _runner(self) -> PassRunner | None:
         if not self.args.passes:
-            return []
+            return None
         from rpeg.tools.opt.passes import parse_passes
+        from rpeg.tools.opt.running import PassRunner, Watch
 
-        return parse_passes(self.args.passes)
+        watch = Watch(
+            self.args.verify_each,
+            self.args.print_ir_before_all,
+            self.args.print_ir_after_all,
+            self.args.print_ir_after_change,
+            self.args.crash_reproducer,
+            self._mlir,
+        )
+        return PassRunner(parse_passes(self.args.passes), watch, self.timer)
 
-    def _chunk(
-        self, chunk: Chunk, source: Source, passes: Sequence[ModulePass], found: list[Diagnostic]
-    ) -> list[str]:
+    def _chunk(self, chunk: Chunk, source: Source, runner: PassRunner | None) -> list[str]:
         """The output of a chunk; none where it has an error."""
-        with self._timed("parse and verify"):
+        with self.timer.span("parse and verify"):
             given = self._read(chunk, source)
-        found += given.diagnostics
+        self.found += given.diagnostics
         if given.module is None:
             return []
         try:
-            self._transform(given.module, passes, given)
-            with self._timed("print"):
+            if runner is not None:
+                runner.run(given.module, given.sources)
+            with self.timer.span("print"):
                 return [self._text(given.module, given)]
         except DiagnosticsError as error:
-            found += error.diagnostics
+            self.found += error.diagnostics
             return []
 
     def _read(self, chunk: Chunk, source: Source) -> Read:
@@ -140,60 +124,30 @@ class Driver:
             raise Failure(f"{source.name}:{source.pipeline}: only .rpeg is read in part", USAGE)
         return read_mlir(chunk.text, source)
 
-    def _transform(self, module: ModuleOp, passes: Sequence[ModulePass], given: Read) -> None:
-        if not passes:
-            return
-        from rpeg.ir.registry import context
-        from rpeg.tools.opt.passes import run_pass
-
-        ctx = context()
-        for step in passes:
-            with self._timed(str(step)):
-                run_pass(step, ctx, module, given.sources)
-            if self.args.print_ir_after_all:
-                print(f"// IR after {step}", self._mlir(module), sep="\n", file=sys.stderr)
-
     def _text(self, module: ModuleOp, given: Read) -> str:
         if self.args.target == "mlir":
             return self._mlir(module)
-        from rpeg.tools.opt.targets import rpeg
+        from rpeg.tools.opt.targets import TARGETS
 
-        return rpeg(module, given.sources)
+        return TARGETS[self.args.target](module, given.sources)
 
     def _mlir(self, module: ModuleOp) -> str:
         from rpeg.tools.opt.targets import mlir
 
         return mlir(module, self.args.print_op_generic, self.args.print_debuginfo)
 
-    def _compared(self, source: Source, found: list[Diagnostic]) -> list[Diagnostic]:
+    def _compared(self, source: Source) -> Sequence[Diagnostic]:
         if not self.args.verify_diagnostics:
-            return found
+            return self.found
         from rpeg.tools.opt.expected import mismatches
 
-        return mismatches(source.text, found, source.name)
+        return mismatches(source.text, self.found, source.name)
 
-    @contextmanager
-    def _timed(self, label: str) -> Iterator[None]:
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.times[label] = self.times.get(label, 0.0) + time.perf_counter() - start
-
-    def _show_times(self) -> None:
+    def _report(self, runner: PassRunner | None) -> None:
+        if self.args.pass_statistics and runner is not None:
+            sys.stderr.write(runner.statistics.report())
         if self.args.time_passes:
-            for label, seconds in self.times.items():
-                print(f"{seconds * 1e3:10.1f} ms  {label}", file=sys.stderr)
-
-
-def _source(argument: str) -> Source:
-    """The input. Raises Failure."""
-    if argument != "-":
-        return read(argument)
-    try:
-        return Source(Path("<stdin>"), sys.stdin.buffer.read().decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise Failure(f"<stdin> is not UTF-8 text (byte {error.start})") from None
+            sys.stderr.write(self.timer.report())
 
 
 if __name__ == "__main__":

@@ -1,22 +1,30 @@
 """`--verify-diagnostics`: messages that a file expects, as comments of its lines.
 
 `// expected-error {{text}}` or `# expected-warning@+1:13 {{text}}`: a message of this kind that
-contains the text, on this line or one so many below (`@-1`: above), at this column if one is given.
+contains the text, at this column if one is given, and on
+
+    expected-error        the line of the comment
+    expected-error@+2     so many lines below it, or above: @-1
+    expected-error@below  the next line that expects nothing itself; @above: the one before
+
+Kinds are error, warning and note; remark is another word for note.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rpeg.ir.diagnostics import Diagnostic, Position
 
+_KINDS = {"error": "error", "warning": "warning", "note": "note", "remark": "note"}
 _EXPECTED = re.compile(
-    r"expected-(?P<severity>error|warning|note)"
-    r"(?:@(?P<offset>[+-]\d+)?(?::(?P<column>\d+))?)?"
+    r"expected-(?P<kind>error|warning|note|remark)"
+    r"(?:@(?P<where>[+-]\d+|above|below)?(?::(?P<column>\d+))?)?"
     r"[ \t]*\{\{(?P<text>.*?)\}\}"
 )
+_MEANT = re.compile(r"(?://|#).*?\bexpected-(?:error|warning|note|remark)\b")
 
 
 @dataclass(frozen=True)
@@ -30,10 +38,11 @@ class Expected:
     at: Position
     """Where the comment stands."""
 
-    def matches(self, found: Diagnostic) -> bool:
+    def matches(self, found: Diagnostic, file: str) -> bool:
         """Whether a message is this one."""
         return (
             found.severity == self.severity
+            and found.file == file
             and found.at.line == self.line
             and self.column in (None, found.at.column)
             and self.text in found.message
@@ -42,20 +51,33 @@ class Expected:
 
 def expectations(text: str) -> Iterator[Expected]:
     """The expected messages of a text."""
-    for number, line in enumerate(text.split("\n"), 1):
+    lines = text.split("\n")
+    for number, line in enumerate(lines, 1):
         for match in _EXPECTED.finditer(line):
             column = int(match["column"]) if match["column"] else None
-            wanted = number + int(match["offset"] or 0)
+            wanted = _line(match["where"], number, lines)
             at = Position(number, match.start() + 1)
-            yield Expected(match["severity"], wanted, column, match["text"], at)
+            yield Expected(_KINDS[match["kind"]], wanted, column, match["text"], at)
+
+
+def _line(where: str | None, number: int, lines: Sequence[str]) -> int:
+    if where not in ("above", "below"):
+        return number + int(where or 0)
+    step = 1 if where == "below" else -1
+    number += step
+    while 1 <= number <= len(lines) and _EXPECTED.search(lines[number - 1]):
+        number += step
+    return number
 
 
 def mismatches(text: str, found: Sequence[Diagnostic], file: str) -> list[Diagnostic]:
-    """An error for each expected message that is not there, and each there that is not expected."""
+    """An error for each expected message that is not there, each there that is not expected, and
+    each comment that looks like an expectation and is none.
+    """
     rest = list(found)
-    problems: list[Diagnostic] = []
+    problems = list(_malformed(text, file))
     for expected in expectations(text):
-        match = next((d for d in rest if expected.matches(d)), None)
+        match = next((d for d in rest if expected.matches(d, file)), None)
         if match is not None:
             rest.remove(match)
             continue
@@ -63,6 +85,15 @@ def mismatches(text: str, found: Sequence[Diagnostic], file: str) -> list[Diagno
         message = f"expected {expected.severity} at {place} was not found: {expected.text}"
         problems.append(Diagnostic(expected.at, message, file=file))
     unexpected = (
-        Diagnostic(d.at, f"unexpected {d.severity}: {d.message}", file=file) for d in rest
+        replace(d, message=f"unexpected {d.severity}: {d.message}", severity="error") for d in rest
     )
     return [*problems, *unexpected]
+
+
+def _malformed(text: str, file: str) -> Iterator[Diagnostic]:
+    for number, line in enumerate(text.split("\n"), 1):
+        meant = _MEANT.search(line)
+        if meant is not None and not _EXPECTED.search(line):
+            message = "an expectation is written expected-error@+1:13 {{text}}, @ and {{text}} "
+            message += "in one line; @+1, @-1, @above, @below and the column may be left out"
+            yield Diagnostic(Position(number, meant.start() + 1), message, file=file)

@@ -1,4 +1,4 @@
-"""`--passes`: a pipeline such as `rpeg-a{x=1 y=2},rpeg-b`, with verification after each pass."""
+"""`--passes`: a pipeline such as `rpeg-a{x=1 y=2},rpeg-b`, its passes, and how each runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rpeg.ir.sources import Sources
 from rpeg.ir.verify import diagnose
 from rpeg.ir.violations import hint
 from rpeg.passes import PASSES
-from rpeg.passes.base import PassRefused
+from rpeg.passes.base import PassRefused, RpegPass
 from rpeg.tools.console import USAGE, Failure
 
 PassLoader = Callable[[], type[ModulePass]]
@@ -34,8 +34,8 @@ def parse_passes(text: str) -> list[ModulePass]:
     return [_pass(spec) for spec in specs]
 
 
-def run_pass(step: ModulePass, ctx: Context, module: ModuleOp, sources: Sources) -> None:
-    """Runs one pass and verifies what it made. Raises DiagnosticsError."""
+def apply(step: ModulePass, ctx: Context, module: ModuleOp, sources: Sources) -> None:
+    """Runs one pass. Raises DiagnosticsError where it refuses; its crashes are its own."""
     try:
         step.apply(ctx, module)
     except PassRefused as refusal:
@@ -43,17 +43,24 @@ def run_pass(step: ModulePass, ctx: Context, module: ModuleOp, sources: Sources)
         raise DiagnosticsError(found) from None
     except DiagnosticException as error:
         raise DiagnosticsError([sources.message(module, f"{step.name}: {error}")]) from None
+
+
+def verify_after(who: str, module: ModuleOp, sources: Sources) -> None:
+    """Verifies what a pass made. Raises DiagnosticsError: what it broke, each at its place."""
     broken = [d for d in diagnose(module, sources) if d.severity == "error"]
     if broken:
-        text = f"after {step.name}: "
+        text = f"after {who}: "
         raise DiagnosticsError(dataclasses.replace(d, message=text + d.message) for d in broken)
 
 
 def listing() -> str:
-    """Each pass of ours, with its options and the first paragraph of its documentation."""
-    return "".join(
-        f"{_call(name, load())}\n    {_summary(load())}\n" for name, load in PASSES.items()
-    )
+    """Each pass of ours, with its kind, options and the first paragraph of its documentation; then
+    the names of the others, which are loaded only when they run.
+    """
+    ours = "".join(f"{_entry(load())}\n" for load in PASSES.values())
+    others = ", ".join(sorted(_installed().keys() - PASSES.keys()))
+    wrapped = textwrap.fill(others, 98, initial_indent="  ", subsequent_indent="  ")
+    return f"{ours}\npasses of xDSL and of plug-ins:\n{wrapped}\n"
 
 
 def _pass(spec: ArgSpec) -> ModulePass:
@@ -94,9 +101,11 @@ def _plain(message: str) -> str:
     return message[:1].lower() + message[1:]
 
 
-def _call(name: str, cls: type[ModulePass]) -> str:
+def _entry(cls: type[ModulePass]) -> str:
     options = " ".join(_shown(cls))
-    return f"{name}{{{options}}}" if options else name
+    call = f"{cls.name}{{{options}}}" if options else cls.name
+    kind = f"  [{cls.KIND}]" if issubclass(cls, RpegPass) else ""
+    return f"{call}{kind}\n{_summary(cls)}"
 
 
 def _shown(cls: type[ModulePass]) -> Iterator[str]:
@@ -108,4 +117,4 @@ def _shown(cls: type[ModulePass]) -> Iterator[str]:
 
 def _summary(cls: type[ModulePass]) -> str:
     paragraph = (inspect.getdoc(cls) or "").partition("\n\n")[0]
-    return textwrap.indent(paragraph, "  ")
+    return textwrap.indent(paragraph, "    ")

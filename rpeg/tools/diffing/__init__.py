@@ -1,0 +1,1 @@
+"""`rpeg diff`: what a module says, as items with fields; what changed between two of them."""

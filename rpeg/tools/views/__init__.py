@@ -1,0 +1,1 @@
+"""The graph of a step for other readers than compilers: drawings, records, a summary."""
