@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rpeg.runtime.logs.clock import Span
+from rpeg.runtime.state import jsonl
 from rpeg.runtime.state.files import write_atomic
 
 _MICROSECONDS = 1e6
@@ -41,9 +42,13 @@ class TraceFile:
 
 
 def read_trace(path: Path) -> Iterator[dict[str, Any]]:
-    """The events of a `trace.json`; a last line cut short by a kill is left out."""
-    for text in path.read_text(encoding="utf-8").split("\n")[1:-1]:
-        yield json.loads(text.rstrip(","))
+    """The events of a `trace.json`; a last line cut short by a kill is left out.
+
+    Raises RunFolderFailure for any other line that is damaged.
+    """
+    texts = path.read_bytes().split(b"\n")
+    for number, text in enumerate(texts[1:-1], start=2):
+        yield jsonl.parse(text.rstrip(b","), path, number)
 
 
 def _event(span: Span, process: int) -> dict[str, Any]:

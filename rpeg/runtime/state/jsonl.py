@@ -7,17 +7,39 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from rpeg.runtime.errors import RunFolderFailure
 from rpeg.runtime.state.files import write_atomic
 
 Object = dict[str, Any]
 
 
 def read(path: Path) -> list[Object]:
-    """The objects of a file, oldest first; a last line cut short by a kill is left out."""
+    """The objects of a file, oldest first; a last line cut short by a kill is left out.
+
+    Raises RunFolderFailure for any other line that is damaged.
+    """
     if not path.exists():
         return []
-    texts = path.read_text(encoding="utf-8").split("\n")
-    return [json.loads(text) for text in texts[:-1] if text]
+    texts = path.read_bytes().split(b"\n")
+    return [parse(text, path, n) for n, text in enumerate(texts[:-1], start=1) if text]
+
+
+def parse(text: bytes, path: Path, number: int) -> Object:
+    """The object of line `number` of a file. Raises RunFolderFailure if it is none."""
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise _damaged(path, number, str(error)) from None
+    if not isinstance(content, dict):
+        raise _damaged(path, number, "not an object")
+    return content
+
+
+def _damaged(path: Path, number: int, why: str) -> RunFolderFailure:
+    return RunFolderFailure(
+        f"{path}:{number} cannot be read ({why}): put a sound copy of the file back, "
+        "or delete this line"
+    )
 
 
 def append(path: Path, objects: Iterable[Mapping[str, Any]]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rpeg.runtime.errors import RunFolderFailure
+from rpeg.runtime.errors import RunFolderFailure, RuntimeFailure
 from rpeg.runtime.logs.metrics import MetricsFile, StepMetrics, main_reward, read_metrics
 from rpeg.runtime.logs.progress import LiveView, PlainView, format_duration, format_figures
 from rpeg.runtime.logs.report import moving_mean, plot_run
@@ -108,3 +108,11 @@ def test_plot_of_a_run(tmp_path: Path) -> None:
 def test_plot_of_nothing(tmp_path: Path) -> None:
     with pytest.raises(RunFolderFailure, match="holds no metrics"):
         plot_run(tmp_path, tmp_path / "run.png")
+
+
+@pytest.mark.parametrize("damaged", [b'{"step": 2, "lo', b'{"step": "\xff"}', b"7", b"\0\0"])
+def test_a_damaged_line_is_named(tmp_path: Path, damaged: bytes) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"step": 1}\n' + damaged + b'\n{"step": 3}\n{"st')
+    with pytest.raises(RuntimeFailure, match=r"metrics\.jsonl:2 cannot be read .*delete this line"):
+        read_metrics(path)

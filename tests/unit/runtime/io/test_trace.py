@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from rpeg.runtime.errors import RuntimeFailure
 from rpeg.runtime.logs.clock import RunClock, Span
 from rpeg.runtime.logs.trace import TraceFile, read_trace
 
@@ -62,3 +65,11 @@ def test_a_resumed_run_drops_the_events_past_its_checkpoint(tmp_path: Path) -> N
         (1, 1_000_000),
         (2, 7_000_000),
     ]
+
+
+def test_a_damaged_event_is_named_by_its_line(tmp_path: Path) -> None:
+    trace = TraceFile(tmp_path / "trace.json")
+    trace.append([[Span("update", step, step, step + 1) for step in (1, 2)]])
+    trace.path.write_text(trace.path.read_text().replace('"step": 1', '"st'))
+    with pytest.raises(RuntimeFailure, match=r"trace\.json:2 cannot be read \("):
+        trace.drop_after(1)
