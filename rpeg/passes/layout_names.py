@@ -24,11 +24,13 @@ NOT_YET: Mapping[str, str] = {
     "lora": "low-rank adapters",
 }
 """What the language has words for, but programs can't do yet."""
+WIDEST = 2**20
+"""More processes than any cluster has."""
 
 _PART = re.compile(
-    rf"(?P<width>{'|'.join(WIDTHS)})(?P<number>\d+)"
+    rf"(?P<width>{'|'.join(WIDTHS)})(?P<number>[1-9][0-9]*)"
     rf"|(?P<flag>{'|'.join(FLAGS)})"
-    rf"|(?P<later>{'|'.join(NOT_YET)})\d*"
+    rf"|(?P<later>{'|'.join(NOT_YET)})[0-9]*"
 )
 
 
@@ -80,4 +82,11 @@ def _setting(name: str, part: re.Match[str]) -> tuple[str, Value]:
     later = part["later"]
     if later is not None:
         raise LayoutNameError(f"`{name}`: {NOT_YET[later]} ({later}) does not compile yet")
-    return FLAGS[part["flag"]] if part["flag"] else (part["width"], int(part["number"]))
+    return FLAGS[part["flag"]] if part["flag"] else (part["width"], _number(name, part["number"]))
+
+
+def _number(name: str, digits: str) -> int:
+    if len(digits) > len(str(WIDEST)) or int(digits) > WIDEST:
+        shown = digits if len(digits) <= 24 else f"{digits[:20]}..."
+        raise LayoutNameError(f"`{name[:40]}`: {shown} is too wide, at most {WIDEST}")
+    return int(digits)
