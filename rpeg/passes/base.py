@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -13,10 +13,13 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.transforms.dead_code_elimination import DeadCodeElimination
 
+from rpeg.ir.diagnostics import Position
 from rpeg.ir.ops.declare import DeclareOp, ExpectOp, PipelineOp
 from rpeg.ir.ops.plan import PlaceOp
 from rpeg.ir.ops.step import StepOp
+from rpeg.ir.sources import position_of
 from rpeg.ir.stages import stages, value_names
+from rpeg.ir.violations import WHOLE, Anchor
 
 Kind = Literal["X", "S", "XS"]
 
@@ -29,15 +32,28 @@ class RpegPass(ModulePass):
     KIND: ClassVar[Kind] = "X"
 
 
+class Problem(NamedTuple):
+    """What a pass cannot do with an operation, or with a part of it."""
+
+    op: Operation
+    message: str
+    anchor: Anchor = WHOLE
+
+    @property
+    def at(self) -> Position:
+        """Where that stands."""
+        return position_of(self.op, self.anchor)
+
+
 class PassRefused(Exception):
     """A pass cannot do what it was asked to: where, and why."""
 
-    def __init__(self, op: Operation, message: str) -> None:
+    def __init__(self, op: Operation, message: str, anchor: Anchor = WHOLE) -> None:
         super().__init__(message)
-        self.problems: list[tuple[Operation, str]] = [(op, message)]
+        self.problems: list[Problem] = [Problem(op, message, anchor)]
 
     @staticmethod
-    def of(problems: Sequence[tuple[Operation, str]]) -> "PassRefused":
+    def of(problems: Sequence[Problem]) -> "PassRefused":
         """One refusal for several places."""
         refusal = PassRefused(*problems[0])
         refusal.problems = list(problems)
