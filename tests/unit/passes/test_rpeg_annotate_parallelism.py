@@ -35,12 +35,9 @@ def planned(plan: str = PLAN) -> str:
 
 
 def test_an_axis_of_a_later_version_does_not_size_a_pool() -> None:
-    pool = PLAN.replace("gpus(0..1)", "cores(0..0, per_node=2)").replace(
-        "par(dp=1, tp=2)", "par(dp=1)"
-    )
-    text = planned(
-        pool.replace("dp=2", "dp=1").replace("y on all, par(dp=1)", "y on all, par(dp=1, cp=2)")
-    )
+    plan = PLAN.replace("gpus(0..1)", "cores(0..0, per_node=2)").replace("dp=1, tp=2", "dp=1")
+    plan = plan.replace("dp=2", "dp=1").replace("y on all, par(dp=1", "y on all, par(dp=1, cp=2")
+    text = planned(plan)
     module = parse(text)
     Annotate(plan="two").apply(Context(), module)
     (found,) = diagnose(module, Sources("p.rpeg"))
