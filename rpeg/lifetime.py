@@ -17,18 +17,24 @@ INTERRUPTED = "interrupted: the same command goes on from the last checkpoint"
 TERMINATED = 128 + signal.SIGTERM
 """Exit code of what ends on SIGTERM."""
 
+AGENT = "RPEG_AGENT_PID"
+"""Environment variable: the process that launched this one among others."""
+
 _PR_SET_PDEATHSIG = 1
 _prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
 
-def die_with_parent() -> None:
+def die_with_parent(parent: int | None = None) -> None:
     """From now on the kernel kills this process when its parent ends. Linux only; elsewhere it does
     nothing.
 
-    It survives `exec`, but children don't inherit it.
+    It survives `exec`, but children don't inherit it. `parent` is the parent's process number, if
+    it may have ended already: then this process ends here.
     """
     if _prctl is not None:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if parent is not None and os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def say_terminated(number: int, frame: FrameType | None) -> NoReturn:

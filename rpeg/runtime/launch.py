@@ -19,7 +19,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from torch.distributed.run import get_args_parser
 from torch.distributed.run import run as torchrun
 
-from rpeg.lifetime import INTERRUPTED
+from rpeg.lifetime import AGENT, INTERRUPTED
 
 REPORTED = 1
 """Exit code of a process that printed what went wrong."""
@@ -33,6 +33,7 @@ def main(arguments: Sequence[str]) -> int:
         os.execv(sys.executable, command)
     logging.disable()  # the agent's loggers set levels of their own
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ[AGENT] = str(os.getpid())
     try:
         torchrun(options)
     except ChildFailedError as error:

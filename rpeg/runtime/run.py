@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from rpeg.lifetime import die_with_parent
+from rpeg.lifetime import AGENT, die_with_parent
 from rpeg.resources import resource
 from rpeg.runtime import world
 from rpeg.runtime.errors import LayoutFailure, RuntimeFailure, report_failures
@@ -46,7 +46,9 @@ def start(*, pipeline: str, steps: int, processes: int, source_sha256: str) -> R
     of a recording to take completions and rewards from (`rpeg.runtime.recordings.replay`).
     """
     if "TORCHELASTIC_RUN_ID" in os.environ:
-        die_with_parent()  # a launcher that is killed leaves its processes training
+        # A launcher that is killed leaves its processes training; it may be dead by now.
+        agent = os.environ.get(AGENT)
+        die_with_parent(int(agent) if agent is not None else None)
     _, found = join_world()
     report_failures()
     if found != processes:

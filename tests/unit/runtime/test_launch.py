@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from torch.distributed.elastic.multiprocessing import SignalException
 
-from rpeg.lifetime import INTERRUPTED
+from rpeg.lifetime import AGENT, INTERRUPTED
 from rpeg.runtime import launch
 
 ALONE = """
@@ -28,6 +28,7 @@ def test_a_signal_is_no_traceback(
         raise SignalException("got a signal", signal.SIGINT)
 
     monkeypatch.setattr(launch, "torchrun", stopped)
+    monkeypatch.setenv(AGENT, "")  # restored afterwards, for what other tests launch
     before = signal.getsignal(signal.SIGTERM)
     try:
         assert launch.main(["--nproc-per-node", "2", "program.py"]) == 130
@@ -58,6 +59,14 @@ def test_what_is_launched_ends_with_its_parent(tmp_path: Path) -> None:
     parent.kill()
     parent.wait()
     assert parent.stdout.read() == "", "the pipe closes when the child is gone: at once"
+
+
+def test_a_process_whose_parent_is_gone_already_ends() -> None:
+    code = f"from rpeg.lifetime import die_with_parent; die_with_parent({os.getpid()}); print('on')"
+    mine = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (mine.returncode, mine.stdout) == (0, "on\n")
+    other = code.replace(str(os.getpid()), "1")
+    assert subprocess.run([sys.executable, "-c", other]).returncode == -signal.SIGKILL
 
 
 def test_sigterm_ends_a_program_too_young_to_speak(tmp_path: Path) -> None:
