@@ -2,21 +2,24 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, Operation
 from xdsl.pattern_rewriter import (
     PatternRewriter,
     PatternRewriteWalker,
     RewritePattern,
     op_type_rewrite_pattern,
 )
+from xdsl.rewriter import Rewriter
 from xdsl.traits import is_side_effect_free
 
 from rpeg.ir.ops.rewards import WeightedSumOp
 from rpeg.ir.stages import STAGE
 from rpeg.passes.base import RpegPass, pipelines, step, tidied
+from rpeg.passes.statistics import Meanings
 
 
 class SumOfOne(RewritePattern):
@@ -31,8 +34,8 @@ class SumOfOne(RewritePattern):
 @dataclass(frozen=True)
 class RpegCanonicalizePass(RpegPass):
     """
-    Removes values that nothing reads and operations that compute the same thing twice, and
-    simplifies sums of one reward. Operations with an effect (eval, checkpoint, export, stop) stay.
+    Computes once what stands twice, whatever its stage is called, and simplifies sums of one
+    reward. Operations with an effect (eval, checkpoint, export, stop) are never merged.
 
     Before:
         %r = rpeg.weighted_sum %acc {weights = [1.0 : f64]}
@@ -42,28 +45,28 @@ class RpegCanonicalizePass(RpegPass):
     """
 
     name = "rpeg-canonicalize"
+    STATISTICS: ClassVar[Meanings] = {"operations merged": "they computed what another one does"}
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         with tidied(op):
             PatternRewriteWalker(SumOfOne()).rewrite_module(op)
             for pipeline in pipelines(op):
-                _merge(step(pipeline).body.block, {})
+                self._merge(step(pipeline).body.block, {})
 
+    def _merge(self, block: Block, known: dict[Hashable, Operation]) -> None:
+        """The second of two operations that compute the same becomes the first; in text order.
 
-def _merge(block: Block, known: dict[Hashable, Operation]) -> None:
-    """The second of two operations that compute the same becomes the first; in text order.
-
-    xDSL's own elimination keeps apart what differs in the name of its stage.
-    """
-    for op in block.ops:
-        for region in op.regions:
-            _merge(region.block, dict(known))
-        if op.regions or not is_side_effect_free(op):
-            continue
-        first = known.setdefault(_computes(op), op)
-        if first is not op:
-            for old, new in zip(op.results, first.results, strict=True):
-                SSAValue.replace_all_uses_with(old, new)
+        xDSL's own elimination keeps apart what differs in the name of its stage.
+        """
+        for op in list(block.ops):
+            for region in op.regions:
+                self._merge(region.block, dict(known))
+            if op.regions or not is_side_effect_free(op):
+                continue
+            first = known.setdefault(_computes(op), op)
+            if first is not op:
+                Rewriter.replace_op(op, (), first.results)
+                self.count("operations merged")
 
 
 def _computes(op: Operation) -> Hashable:
