@@ -75,8 +75,9 @@ def _not_ready(joining: Joining) -> Iterator[Reason]:
 def _is_before(value: SSAValue, op: Operation) -> bool:
     """Whether a value is there when `op` runs; what is declared always can be."""
     maker = value.owner
-    here = isinstance(maker, Operation) and maker.parent_block() is op.parent_block()
-    return not here or isinstance(maker, GetOp) or maker.is_before_in_block(op)
+    if not isinstance(maker, Operation) or isinstance(maker, GetOp):
+        return True
+    return maker.parent_block() is not op.parent_block() or maker.is_before_in_block(op)
 
 
 LEGALITY: Legality = (
@@ -163,8 +164,9 @@ class RpegFuseInferencePass(RpegPass):
 def _wanted(op: RpegOp) -> RpegOp | None:
     """The stage that a plan fuses this one with; an update is another rewrite's."""
     clause = clause_of(op, FUSE)
-    name = python_value(clause.settings.get("with")) if clause is not None else None
-    found = stages(op).get(str(name))
+    if clause is None:
+        return None
+    found = stages(op).get(str(python_value(clause.settings.get("with"))))
     return None if isinstance(found, UpdateOp) else found
 
 
@@ -172,7 +174,7 @@ def _fuse(group: Sequence[RpegOp]) -> None:
     first = group[0]
     for maker in (value.owner for op in group for value in op.operands):
         if isinstance(maker, GetOp) and not maker.is_before_in_block(first):
-            maker.detach()
+            maker.detach()  # type: ignore[no-untyped-call]
             Rewriter.insert_op(maker, InsertPoint.before(first))
     inside = [op.clone() for op in group]
     for op in inside:
