@@ -1,10 +1,18 @@
-"""Processes that end with the one that started them, however it ends."""
+"""How processes end: with the one that started them, and on SIGTERM in one line."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import sys
+from types import FrameType
+from typing import NoReturn
+
+INTERRUPTED = "interrupted: the same command goes on from the last checkpoint"
+"""What a user reads of a run that was told to stop."""
+TERMINATED = 128 + signal.SIGTERM
+"""Exit code of what ends on SIGTERM."""
 
 _PR_SET_PDEATHSIG = 1
 _prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
@@ -18,3 +26,25 @@ def die_with_parent() -> None:
     """
     if _prctl is not None:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Terminated(SystemExit):
+    """SIGTERM came; uncaught, it ends the process without a traceback."""
+
+    def __init__(self) -> None:
+        super().__init__(TERMINATED)
+
+
+def raise_terminated(number: int, frame: FrameType | None) -> NoReturn:
+    """A handler of SIGTERM. Any further one is ignored: a process group and a parent may both
+    send it.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise Terminated
+
+
+def say_terminated(number: int, frame: FrameType | None) -> NoReturn:
+    """The same, which also tells the user."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.write(2, f"{INTERRUPTED}\n".encode())  # `print` may be at work where the signal came
+    raise Terminated

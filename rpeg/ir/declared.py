@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xdsl.dialects.builtin import FileLineColLoc, StringAttr
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Operation
+
+from rpeg.ir.locations import own_place
 
 DECLARATIONS = ("rpeg.model", "rpeg.data", "rpeg.verifier", "rpeg.tool", "rpeg.state")
 
@@ -51,5 +53,5 @@ def step_of(op: Operation) -> Operation | None:
 
 def place_in_file(op: Operation) -> str | None:
     """`line:column` of an operation, if it is known."""
-    at = op.location
-    return f"{at.line.data}:{at.column.data}" if isinstance(at, FileLineColLoc) else None
+    at = own_place(op)
+    return f"{at.line.data}:{at.column.data}" if at is not None else None

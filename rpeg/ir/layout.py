@@ -4,7 +4,7 @@ settings make no sense together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod
 
 from rpeg.ir.attributes import RecordAttr
@@ -12,6 +12,8 @@ from rpeg.ir.settings import python_value
 
 AXES = ("tp", "pp", "cp", "dp")
 """The axes whose widths multiply to the processes of a group."""
+LATER: Mapping[str, str] = {"cp": "context parallelism", "ep": "expert parallelism"}
+"""Axes that plans can speak of, and programs can't use yet."""
 LARGEST_ZERO = 3
 """Parameters, gradients and optimizer all sharded (arXiv:1910.02054)."""
 
@@ -25,6 +27,18 @@ def width_of(layout: RecordAttr, axis: str) -> int:
 def size_of(layout: RecordAttr) -> int:
     """Processes of a layout: tp x pp x cp x dp."""
     return prod(width_of(layout, axis) for axis in AXES)
+
+
+def later(layout: RecordAttr) -> str | None:
+    """Why a layout does not compile yet, where it has an axis of a later version."""
+    axis = next((a for a in LATER if width_of(layout, a) > 1), None)
+    return f"{LATER[axis]} ({axis}) does not compile yet: write {axis}=1" if axis else None
+
+
+def later_first(layout: RecordAttr, problem: str) -> str:
+    """A problem with the sizes of a layout, after the axis that does not compile anyway."""
+    why = later(layout)
+    return problem if why is None else f"{why}; as it stands, {problem}"
 
 
 def zero_of(layout: RecordAttr) -> int:

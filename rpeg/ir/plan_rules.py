@@ -12,8 +12,8 @@ from xdsl.dialects.builtin import StringAttr
 from rpeg.ir import violations
 from rpeg.ir.attributes import RecordAttr
 from rpeg.ir.base import RpegOp
-from rpeg.ir.declared import declarations, place_in_file, symbol_name
-from rpeg.ir.layout import contradictions, size_of, width_of
+from rpeg.ir.declared import declaration, declarations, place_in_file, symbol_name
+from rpeg.ir.layout import contradictions, later_first, size_of, width_of, zero_of
 from rpeg.ir.ops.effects import EvalOp
 from rpeg.ir.ops.plan import PlaceOp, PlanOp, plan_cluster
 from rpeg.ir.ops.sampling import GenerateOp
@@ -38,6 +38,7 @@ def place_violations(place: PlaceOp, sound: Sequence[int]) -> Iterator[Violation
             f"`{place.pool_name}` is not a pool of this plan{hint(place.pool_name, pools)}",
             violations.setting("pool"),
         )
+    yield from _repeated(place)
     for index in sound:
         record = list(place.clauses)[index]
         for message in _clause_messages(plan, place, record):
@@ -45,6 +46,17 @@ def place_violations(place: PlaceOp, sound: Sequence[int]) -> Iterator[Violation
     unpublished = _unpublished(plan, place)
     if unpublished is not None:
         yield Violation(unpublished)
+
+
+def _repeated(place: PlaceOp) -> Iterator[Violation]:
+    """A line says each thing once; it may publish to several pools."""
+    seen: set[tuple[str, str]] = set()
+    for index, record in enumerate(place.clauses):
+        to = _argument(record, "to") if record.kind == "publish" else ""
+        if (record.kind, to) in seen:
+            what = f"{record.kind}({to})" if to else record.kind
+            yield Violation(f"{what} is given twice: keep one", violations.clause(index))
+        seen.add((record.kind, to))
 
 
 def _stage_rule(plan: PlanOp, place: PlaceOp) -> Iterator[Violation]:
@@ -86,8 +98,22 @@ def _clause_messages(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterat
 
 
 def _par(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[str]:
-    yield from _product(plan, place, record)
+    yield from (later_first(record, problem) for problem in _sizes(plan, place, record))
     yield from contradictions(record)
+    yield from _idle_optimizer(plan, place, record)
+
+
+def _idle_optimizer(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[str]:
+    """A frozen model has no optimizer to share, and a stage without a model neither."""
+    zero, stage, name = zero_of(record), stages(plan).get(place.title), _model_of(plan, place)
+    model = declaration(plan, name) if name is not None else None
+    trained = model is not None and "optim" in model.properties
+    if zero and stage is not None and not trained:
+        yield f"zero={zero} shards an optimizer, and `{name or place.title}` has none: leave it out"
+
+
+def _sizes(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[str]:
+    yield from _product(plan, place, record)
     ep = width_of(record, "ep")
     if width_of(record, "dp") * width_of(record, "cp") % ep:
         yield f"ep={ep} does not divide dp x cp"
@@ -102,6 +128,8 @@ def _product(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[str]:
     of = f"tp x pp x cp x dp = {size}, the pool `{place.pool_name}` has"
     if gpus is not None and size != len(gpus):
         yield f"{of} {len(gpus)} GPUs{_fitting(record, len(gpus))}"
+    elif cores is not None and cores < 1:
+        yield f"the pool `{place.pool_name}` is empty: give it per_node=1 or more"
     elif cores is not None and size > cores:
         yield f"{of} {cores} cores, one for each process{_fitting(record, cores)}"
 

@@ -8,7 +8,7 @@ from xdsl.ir import Operation
 
 from rpeg.ir import violations
 from rpeg.ir.declared import step_of
-from rpeg.ir.layout import size_of
+from rpeg.ir.layout import later_first, size_of
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.ops.movement import POOL, RanksOp, clause_of, pool_of
 from rpeg.ir.stages import stages
@@ -40,6 +40,6 @@ def _stage(op: Operation, groups: dict[str, RanksOp]) -> Iterator[Violation]:
     elif pool not in groups:
         near = hint(pool, groups) or f"; declared: {', '.join(groups)}"
         yield Violation(f"`{pool}` is not a process group{near}", violations.setting(POOL))
-    elif size is not None and size != len(groups[pool].ranks):
+    elif layout is not None and size != len(groups[pool].ranks):
         text = f"tp x pp x cp x dp = {size}, `{pool}` has {len(groups[pool].ranks)} ranks"
-        yield Violation(text, violations.setting("par"))
+        yield Violation(later_first(layout, text), violations.setting("par"))

@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import FileLineColLoc, IntAttr, StringAttr
 from xdsl.ir import Operation
 
 from rpeg.ir.diagnostics import Diagnostic, Position, Severity
+from rpeg.ir.locations import own_place, plan_line
 from rpeg.ir.violations import WHOLE, Anchor
 
 
@@ -31,7 +32,7 @@ class Sources:
     def position(self, op: Operation, anchor: Anchor = WHOLE) -> Position:
         """Where a part stands; the whole operation where that is not known."""
         known = self.anchors.get(op, {}).get(anchor)
-        return known if known is not None else position_of(op)
+        return known if known is not None else position_of(op, anchor)
 
     def message(
         self, op: Operation, text: str, anchor: Anchor = WHOLE, severity: Severity = "error"
@@ -42,9 +43,12 @@ class Sources:
         return Diagnostic(self.position(op, anchor), text, severity, file)
 
 
-def position_of(op: Operation) -> Position:
-    """The position of an operation, or of the nearest one around it that has one."""
-    at = location_of(op)
+def position_of(op: Operation, anchor: Anchor = WHOLE) -> Position:
+    """The position of an operation, or of the nearest one around it that has one; that of the
+    plan's line for what the line says of a stage: its attributes, where settings are properties.
+    """
+    by_plan = anchor.part == "setting" and anchor.key in op.attributes
+    at = (plan_line(op) if by_plan else None) or location_of(op)
     return Position(1, 1) if at is None else Position(at.line.data, at.column.data)
 
 
@@ -52,7 +56,8 @@ def location_of(op: Operation) -> FileLineColLoc | None:
     """The location of an operation, or of the nearest one around it that has one."""
     around: Operation | None = op
     while around is not None:
-        if isinstance(around.location, FileLineColLoc):
-            return around.location
+        at = own_place(around)
+        if at is not None:
+            return at
         around = around.parent_op()
     return None

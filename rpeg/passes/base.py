@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -11,10 +11,13 @@ from xdsl.passes import ModulePass
 from xdsl.traits import is_side_effect_free
 
 from rpeg.ir.attributes import RecordAttr
+from rpeg.ir.diagnostics import Position
 from rpeg.ir.ops.declare import AllowOp, DeclareOp, ExpectOp, PipelineOp
 from rpeg.ir.ops.plan import PlaceOp
 from rpeg.ir.ops.step import StepOp
+from rpeg.ir.sources import position_of
 from rpeg.ir.stages import stages, value_names
+from rpeg.ir.violations import WHOLE, Anchor
 from rpeg.passes.legality import Condition, Legality, reasons
 from rpeg.passes.statistics import Meanings, Statistics
 
@@ -23,6 +26,7 @@ __all__ = [
     "Kind",
     "Legality",
     "PassRefused",
+    "Problem",
     "RpegPass",
     "erase",
     "pipelines",
@@ -58,7 +62,7 @@ class RpegPass(ModulePass):
 
     def require(self, candidate: object) -> None:
         """Raises PassRefused with every condition that a candidate breaks, each at its place."""
-        broken = list(reasons(self.LEGALITY, candidate))
+        broken = [Problem(*reason) for reason in reasons(self.LEGALITY, candidate)]
         if broken:
             raise PassRefused.of(broken)
 
@@ -72,15 +76,28 @@ class RpegPass(ModulePass):
         return found
 
 
+class Problem(NamedTuple):
+    """What a pass cannot do with an operation, or with a part of it."""
+
+    op: Operation
+    message: str
+    anchor: Anchor = WHOLE
+
+    @property
+    def at(self) -> Position:
+        """Where that stands."""
+        return position_of(self.op, self.anchor)
+
+
 class PassRefused(Exception):
     """A pass cannot do what it was asked to: where, and why."""
 
-    def __init__(self, op: Operation, message: str) -> None:
+    def __init__(self, op: Operation, message: str, anchor: Anchor = WHOLE) -> None:
         super().__init__(message)
-        self.problems: list[tuple[Operation, str]] = [(op, message)]
+        self.problems: list[Problem] = [Problem(op, message, anchor)]
 
     @staticmethod
-    def of(problems: Sequence[tuple[Operation, str]]) -> "PassRefused":
+    def of(problems: Sequence[Problem]) -> "PassRefused":
         """One refusal for several places."""
         refusal = PassRefused(*problems[0])
         refusal.problems = list(problems)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from rpeg.ir.layout import LATER
+
 Value = int | bool | str
 WIDTHS = ("dp", "tp", "pp", "vpp", "zero")
 FLAGS: Mapping[str, tuple[str, Value]] = {
@@ -19,8 +21,7 @@ FLAGS: Mapping[str, tuple[str, Value]] = {
 }
 """Parts without a number: setting and value."""
 NOT_YET: Mapping[str, str] = {
-    "cp": "context parallelism",
-    "ep": "expert parallelism",
+    **LATER,
     "lora": "low-rank adapters",
 }
 """What the language has words for, but programs can't do yet."""

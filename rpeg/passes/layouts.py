@@ -4,11 +4,13 @@ trainer.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from xdsl.ir import Attribute, Operation
+from xdsl.dialects.builtin import FileLineColLoc
+from xdsl.ir import Attribute
 
 from rpeg.ir.attributes import RecordAttr
 from rpeg.ir.base import RpegOp
-from rpeg.ir.layout import size_of, width_of, zero_of
+from rpeg.ir.layout import later, size_of, width_of, zero_of
+from rpeg.ir.locations import plan_line
 from rpeg.ir.ops.effects import EvalLossOp
 from rpeg.ir.ops.movement import CLAUSES, clause_of, model_of, pool_of
 from rpeg.ir.ops.sampling import LogprobOp
@@ -16,9 +18,10 @@ from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.records import CLAUSES as ROWS
 from rpeg.ir.settings import Python, python_value
 from rpeg.ir.stages import stage_name
-from rpeg.passes.layout_names import NOT_YET, layout_name
+from rpeg.ir.violations import setting
+from rpeg.passes.base import Problem
+from rpeg.passes.layout_names import layout_name
 
-Problem = tuple[Operation, str]
 Settings = Mapping[str, Attribute]
 FORWARD = ("dp", "tp", "pp", "cp", "ep", "vpp", "sp")
 """Settings that say where weights are; the others only matter to an update."""
@@ -69,15 +72,17 @@ def title_of(layout: RecordAttr) -> str:
 
 
 def clause_problems(stages: Sequence[RpegOp]) -> Iterator[Problem]:
-    """Clauses that check and print, but do not compile yet."""
-    told: set[str] = set()
+    """Clauses that check and print, but do not compile yet: each line of a plan that has one; once
+    what one layout for all stages says.
+    """
+    told: set[tuple[FileLineColLoc | None, str]] = set()
     for op in stages:
         for kind in CLAUSES:
-            clause = clause_of(op, kind)
+            clause, line = clause_of(op, kind), plan_line(op)
             why = _refusal(op, clause, stages) if clause is not None else None
-            if why is not None and why not in told:
-                told.add(why)
-                yield op, why
+            if why is not None and (line, why) not in told:
+                told.add((line, why))
+                yield Problem(op, why, setting(kind))
 
 
 def _refusal(op: RpegOp, clause: RecordAttr, stages: Sequence[RpegOp]) -> str | None:
@@ -99,9 +104,8 @@ def _refusal(op: RpegOp, clause: RecordAttr, stages: Sequence[RpegOp]) -> str | 
 
 
 def _not_yet(par: RecordAttr) -> str | None:
-    for axis in ("cp", "ep"):
-        if width_of(par, axis) > 1:
-            return f"{shown(par)}: {NOT_YET[axis]} ({axis}) does not compile yet: write {axis}=1"
+    if (why := later(par)) is not None:
+        return f"{shown(par)}: {why}"
     if zero_of(par) > 1:
         return f"{shown(par)}: sharded gradients and weights do not compile yet: write zero=1"
     return None

@@ -13,7 +13,8 @@ from xdsl.rewriter import InsertPoint
 from rpeg.ir.attributes import RecordAttr, plain
 from rpeg.ir.base import RpegOp
 from rpeg.ir.checks import record_violations
-from rpeg.ir.layout import contradictions, size_of
+from rpeg.ir.layout import contradictions, later, size_of
+from rpeg.ir.locations import place_by
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.ops.effects import EvalOp
 from rpeg.ir.ops.movement import POOL, PublishOp, RanksOp, model_of
@@ -25,7 +26,7 @@ from rpeg.ir.rank_rules import groups_of
 from rpeg.ir.records import CLAUSES
 from rpeg.ir.stages import stage_name, stages
 from rpeg.ir.types import WeightsType
-from rpeg.passes.base import PassRefused, RpegPass, erase, pipelines, step
+from rpeg.passes.base import PassRefused, Problem, RpegPass, erase, pipelines, step
 from rpeg.passes.statistics import Meanings
 
 ALL = "all"
@@ -96,7 +97,7 @@ class RpegAnnotateParallelismPass(RpegPass):
         problems = [*record_violations(layout, CLAUSES["par"])]
         messages = [p.message for p in problems] or list(contradictions(layout))
         if messages:
-            raise PassRefused.of([(pipeline, message) for message in messages])
+            raise PassRefused.of([Problem(pipeline, message) for message in messages])
 
     @property
     def layout(self) -> RecordAttr:
@@ -161,7 +162,7 @@ class FromPlan:
         for place in self.plan.places:
             layout = place.clause("par")
             if layout is not None:
-                self.width.setdefault(place.pool_name, size_of(layout))
+                self.width.setdefault(place.pool_name, self._width(place.pool_name))
         made: list[RanksOp] = []
         first = 0
         for name, width in self.width.items():
@@ -170,6 +171,12 @@ class FromPlan:
             made.append(ranks)
             first += width
         return made
+
+    def _width(self, pool: str) -> int:
+        """Processes of a pool: what its first line says that can compile."""
+        held = (p.clause("par") for p in self.plan.places if p.pool_name == pool)
+        layouts = sorted((c for c in held if c is not None), key=lambda c: later(c) is not None)
+        return size_of(layouts[0])
 
     def annotate(self, stage: RpegOp) -> None:
         """The pool and clauses of the stage's line."""
@@ -180,6 +187,7 @@ class FromPlan:
         pool = self._pool(line, stage)
         stage.attributes[POOL] = StringAttr(pool)
         stage.attributes.update({c.kind: c for c in line.clauses})
+        place_by(stage, line)
 
     def _pool(self, line: PlaceOp, stage: RpegOp) -> str:
         """Verifiers on a pool of cores belong to the processes that read their rewards."""

@@ -16,7 +16,7 @@ from rpeg.ir.reported import reported_rewards
 from rpeg.ir.stages import stage_name, stages
 from rpeg.ir.types import CursorType
 from rpeg.ir.violations import hint
-from rpeg.passes.base import PassRefused, RpegPass, erase, pipelines, step, tidied
+from rpeg.passes.base import PassRefused, Problem, RpegPass, erase, pipelines, step, tidied
 from rpeg.passes.legality import Condition, Legality, Reason, legal, reasons
 from rpeg.passes.liveness import Needed, needed
 from rpeg.passes.statistics import Meanings
@@ -123,7 +123,7 @@ class RpegEliminateDeadStagesPass(RpegPass):
             elif known[name] in kept.operations:
                 problems += self._needs(known[name], kept)
         if problems:
-            raise PassRefused.of(problems)
+            raise PassRefused.of([Problem(*reason) for reason in problems])
 
     def _needs(self, op: RpegOp, kept: Needed) -> Iterator[Reason]:
         """Why a stage stays: its own purpose, or what reads it."""

@@ -21,7 +21,7 @@ from rpeg.ir.ops.step import StepOp
 from rpeg.ir.rrt import CallOp, LoopOp, ProgramOp
 from rpeg.ir.rsched import SequenceOp, labelled
 from rpeg.ir.stages import stages
-from rpeg.passes.base import PassRefused, RpegPass, erase, pipelines, step
+from rpeg.passes.base import PassRefused, Problem, RpegPass, erase, pipelines, step
 from rpeg.passes.declarations import Declarations
 from rpeg.passes.layouts import clause_problems, layout_of, settings_of, title_of
 from rpeg.passes.programs import Cannot, NotHere, Program, lower, publish, report
@@ -74,7 +74,7 @@ class ProgramGen:
         self.pipeline = pipeline
         self.step: StepOp = step(pipeline)
         self.source_hash = source_hash
-        self.problems: list[tuple[Operation, str]] = []
+        self.problems: list[Problem] = []
 
     def run(self) -> ProgramOp:
         """The program; raises PassRefused with everything that does not compile."""
@@ -182,6 +182,6 @@ class ProgramGen:
         try:
             lowering(op)
         except Cannot as refusal:
-            self.problems.append((refusal.op, refusal.why))
+            self.problems.append(Problem(refusal.op, refusal.why))
         except NotHere:
             assert self.problems, f"{op.name} needs what nothing makes"

@@ -6,9 +6,11 @@ uncaught failure into `error: ...` and exit code 1; a traceback is left to bugs.
 
 from __future__ import annotations
 
+import signal
 import sys
 from types import TracebackType
 
+from rpeg.lifetime import INTERRUPTED, say_terminated
 from rpeg.runtime import world
 
 
@@ -60,7 +62,8 @@ def report_failures() -> None:
     """From now on an uncaught RuntimeFailure prints `error: ...` instead of a traceback.
 
     In a world of several only the process that fails first speaks: the others fail because it is
-    gone. Of an interrupt, and of a process that could not speak, the launcher speaks.
+    gone. Of an interrupt, and of a process that could not speak, the launcher speaks. A process
+    alone says itself that SIGTERM ended it.
     """
     shown_before = sys.excepthook
 
@@ -77,7 +80,8 @@ def report_failures() -> None:
         elif not issubclass(kind, KeyboardInterrupt):
             shown_before(kind, error, trace)
         elif world.size() == 1:
-            text = "interrupted: the same command goes on from the last checkpoint"
-            print(text, file=sys.stderr, flush=True)
+            print(INTERRUPTED, file=sys.stderr, flush=True)
 
     sys.excepthook = report
+    if world.size() == 1:
+        signal.signal(signal.SIGTERM, say_terminated)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
@@ -17,6 +18,8 @@ from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.run import get_args_parser
 from torch.distributed.run import run as torchrun
+
+from rpeg.lifetime import INTERRUPTED
 
 REPORTED = 1
 """Exit code of a process that printed what went wrong."""
@@ -36,7 +39,8 @@ def main(arguments: Sequence[str]) -> int:
         rank, failure = error.get_first_failure()
         return _explain(rank, failure)
     except SignalException as error:
-        print("interrupted: the same command goes on from the last checkpoint", file=sys.stderr)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # one came from the group, one from rpeg
+        print(INTERRUPTED, file=sys.stderr)
         return 128 + error.sigval
     except KeyboardInterrupt:
         return 130

@@ -13,7 +13,7 @@ from torch import Tensor
 from rpeg.runtime.batches.batching import microbatches, minibatches
 from rpeg.runtime.batches.examples import Examples, ModelInputs
 from rpeg.runtime.errors import ModelFailure
-from rpeg.runtime.groups import Groups, device
+from rpeg.runtime.groups import Groups
 from rpeg.runtime.interfaces import NamedTensors
 from rpeg.runtime.layout import AdamW, Layout, MicroBatch
 from rpeg.runtime.losses import Aggregation, Totals, token_weights
@@ -32,10 +32,7 @@ if TYPE_CHECKING:
 ROLES = ("policy", "value")
 
 WHOLE = MicroBatch()
-"""No bound: the whole minibatch at once, on a GPU."""
-
-CACHED = MicroBatch(tokens=2048)
-"""What a CPU takes for no bound: more tokens at once are no faster, and leave its caches."""
+"""No bound: the whole minibatch at once."""
 
 
 @dataclass(frozen=True)
@@ -129,9 +126,7 @@ class Model:
 
     def _microbatches(self, examples: Examples, rows: Tensor) -> list[list[int]]:
         """Without rows, this process idles along with those that have some."""
-        whole = CACHED if device().type == "cpu" else WHOLE
-        bound = whole if self.micro_batch == WHOLE else self.micro_batch
-        return microbatches(rows, examples.lengths, bound, self.replica.rounds)
+        return microbatches(rows, examples.lengths, self.micro_batch, self.replica.rounds)
 
 
 class FrozenModel(Model):

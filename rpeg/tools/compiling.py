@@ -17,7 +17,7 @@ from rpeg.frontend.overrides import parse_overrides
 from rpeg.ir.diagnostics import Diagnostic, DiagnosticsError, Position
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.parse import parse_module
-from rpeg.ir.sources import Sources, position_of
+from rpeg.ir.sources import Sources
 from rpeg.ir.verify import diagnose
 from rpeg.lowering.package import programs
 from rpeg.passes import PASSES
@@ -132,7 +132,7 @@ def run_passes(module: ModuleOp, passes: Sequence[ModulePass], source: Source) -
         try:
             each.apply(context, module)
         except PassRefused as refusal:
-            refuse(source, [(position_of(op), text) for op, text in refusal.problems])
+            refuse(source, [(p.at, p.message) for p in refusal.problems])
         broken = [d for d in diagnose(module, Sources(source.name)) if d.severity == "error"]
         if broken:
             report(broken, source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from rpeg.ir.rrt import ProgramOp
-from rpeg.lifetime import die_with_parent
+from rpeg.lifetime import INTERRUPTED, TERMINATED, Terminated, die_with_parent, raise_terminated
 from rpeg.lowering.python import pipeline_name, source_hash, step_count
 from rpeg.tools.console import Failure
 
@@ -70,13 +71,14 @@ def launch(package: Path, variables: Mapping[str, str], output: IO[str] | None =
     """Runs the package's launch.sh with this interpreter; its exit code. What it prints goes to
     `output`, or where this process prints.
 
-    What it starts ends with this process, even if that is killed.
+    What it starts ends with this process, even if that is killed; SIGTERM is passed on.
     """
     script = package / "launch.sh"
     if not script.is_file():
         raise Failure(f"{package} has no launch.sh: it is not what rpeg compile writes")
     need_torch()
     child = {**os.environ, "PYTHON": sys.executable, **variables}
+    before = signal.signal(signal.SIGTERM, raise_terminated)
     process = subprocess.Popen(
         ["bash", str(script)],
         env=child,
@@ -85,7 +87,19 @@ def launch(package: Path, variables: Mapping[str, str], output: IO[str] | None =
         stderr=output,
     )
     try:
-        return process.wait()
+        return _exit_code(process.wait())
     except KeyboardInterrupt:
         process.wait()
         return 130
+    except Terminated:
+        process.terminate()
+        if process.wait() < 0:  # it was too young to say so itself
+            print(INTERRUPTED, file=sys.stderr)
+        return TERMINATED
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _exit_code(status: int) -> int:
+    """As shells have it, where a signal ended the process."""
+    return status if status >= 0 else 128 - status

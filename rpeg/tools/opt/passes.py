@@ -39,7 +39,10 @@ def apply(step: ModulePass, ctx: Context, module: ModuleOp, sources: Sources) ->
     try:
         step.apply(ctx, module)
     except PassRefused as refusal:
-        found = [sources.message(op, f"{step.name}: {text}") for op, text in refusal.problems]
+        found = [
+            sources.message(op, f"{step.name}: {text}", anchor)
+            for op, text, anchor in refusal.problems
+        ]
         raise DiagnosticsError(found) from None
     except DiagnosticException as error:
         raise DiagnosticsError([sources.message(module, f"{step.name}: {error}")]) from None

@@ -10,7 +10,6 @@ from xdsl.passes import ModulePass
 from rpeg.frontend import load
 from rpeg.ir.ops.declare import DeclareOp, ExpectOp
 from rpeg.ir.ops.plan import PlaceOp
-from rpeg.ir.sources import position_of
 from rpeg.passes import PASSES
 from rpeg.passes.base import PassRefused
 
@@ -71,7 +70,7 @@ def refusals(module: ModuleOp, *passes: str | ModulePass) -> list[str]:
     try:
         run(module, passes[-1])
     except PassRefused as refusal:
-        return [f"{position_of(op)}: {message}" for op, message in refusal.problems]
+        return [f"{problem.at}: {problem.message}" for problem in refusal.problems]
     raise AssertionError("nothing was refused")
 
 

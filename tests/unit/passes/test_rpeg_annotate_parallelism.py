@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from rpeg.frontend import load
@@ -10,8 +11,9 @@ from rpeg.ir.ops.sampling import GenerateOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.settings import python_value
-from rpeg.ir.sources import position_of
+from rpeg.ir.sources import Sources, position_of
 from rpeg.ir.stages import stages
+from rpeg.ir.verify import diagnose
 from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass as Annotate
 from tests.unit.passes.pipelines import grpo, one, parse, place, refusals, run
 
@@ -30,6 +32,20 @@ PLAN = """  plan two on "h100-1" {
 
 def planned(plan: str = PLAN) -> str:
     return grpo().removesuffix("}\n") + plan + "}\n"
+
+
+def test_an_axis_of_a_later_version_does_not_size_a_pool() -> None:
+    plan = PLAN.replace("gpus(0..1)", "cores(0..0, per_node=2)").replace("dp=1, tp=2", "dp=1")
+    plan = plan.replace("dp=2", "dp=1").replace("y on all, par(dp=1", "y on all, par(dp=1, cp=2")
+    text = planned(plan)
+    module = parse(text)
+    Annotate(plan="two").apply(Context(), module)
+    (found,) = diagnose(module, Sources("p.rpeg"))
+    assert found.message == (
+        "context parallelism (cp) does not compile yet: write cp=1; as it stands, "
+        "tp x pp x cp x dp = 2, `all` has 1 ranks"
+    )
+    assert str(found.at) == place(text, "y on all")
 
 
 def ranks(module: ModuleOp) -> dict[str, range]:

@@ -136,32 +136,32 @@ def plan(y: str, actor: str = "publish(all, mode=reshard)") -> str:
         (
             "par(dp=2), engine(name=vllm)",
             "publish(all, mode=reshard)",
-            "generate(",
+            "y on",
             "engine(name=vllm) does not compile yet: write engine(name=embedded)",
         ),
         (
             "par(dp=2), resid(kv=always)",
             "publish(all, mode=reshard)",
-            "generate(",
+            "y on",
             "resid(kv=always) does not compile yet: leave it out",
         ),
         (
             "par(dp=2)",
             "publish(all, mode=bcast)",
-            "update(",
+            "actor on",
             "publish(to=all, mode=bcast) does not compile yet: write mode=reshard, to "
             "the same pool",
         ),
         (
             "par(dp=2)",
             "stream(lp_ref, samples=1), publish(all, mode=reshard)",
-            "update(",
+            "actor on",
             "stream(source=lp_ref, samples=1) does not compile yet: leave it out",
         ),
         (
             "par(dp=2)",
             "fuse(lp_ref), publish(all, mode=reshard)",
-            "update(",
+            "actor on",
             "fuse(with=lp_ref) does not compile yet: leave it out",
         ),
     ],
@@ -212,7 +212,7 @@ def test_a_log_prob_of_the_trained_model_need_not_say_how_it_is_trained() -> Non
 def test_two_copies_of_a_model_do_not_compile() -> None:
     text = laid_out("par(dp=1, tp=2)", "par(dp=1, tp=2)", "par(dp=1, pp=2)")
     assert refused(text, plan="two") == [
-        f"{place(text, 'logprob(actor')}: par(dp=1, pp=2): `actor` has par(dp=1, tp=2), and a "
+        f"{place(text, 'lp_old on')}: par(dp=1, pp=2): `actor` has par(dp=1, tp=2), and a "
         "second copy of its weights does not compile yet: write the same"
     ]
 
@@ -227,9 +227,17 @@ def test_two_copies_of_a_model_do_not_compile() -> None:
 def test_widths_that_differ(ref: str, what: str) -> None:
     text = laid_out("par(dp=1, tp=2)", ref).replace("gpus(0..1)", "cores(0..0, per_node=2)")
     assert refused(text, plan="two") == [
-        f"{place(text, 'logprob(ref')}: {ref}: all stages have {what}: moving rows between widths "
+        f"{place(text, 'lp_ref on')}: {ref}: all stages have {what}: moving rows between widths "
         "does not compile yet"
     ]
+
+
+def test_every_line_that_does_not_compile_is_told_at_its_place() -> None:
+    text = plan("par(dp=2)").replace("par(dp=2), publish", "par(dp=2, zero=2), publish")
+    text = text.replace("y on all, par(dp=2)", "y on all, par(dp=2, zero=2)")
+    why = "par(dp=2, zero=2): sharded gradients and weights do not compile yet: write zero=1"
+    lines = [place(text, line) for line in ("y on", "actor on")]
+    assert refused(text, plan="two") == [f"{line}: {why}" for line in lines]
 
 
 def called(module: ModuleOp, callee: str) -> list[CallOp]:
@@ -248,7 +256,7 @@ def test_a_model_has_one_bound() -> None:
     both = "par(dp=1, tp=2), mb("
     text = laid_out(f"{both}tokens=512)", "par(dp=1, tp=2)", f"{both}seqs=4)")
     assert refused(text, plan="two") == [
-        f"{place(text, 'logprob(actor')}: mb(seqs=4): `actor` has mb(tokens=512): write the same, "
+        f"{place(text, 'lp_old on')}: mb(seqs=4): `actor` has mb(tokens=512): write the same, "
         "or leave one out"
     ]
 
@@ -256,7 +264,7 @@ def test_a_model_has_one_bound() -> None:
 def test_engines_have_no_micro_batches() -> None:
     text = laid_out("par(dp=1, tp=2)", "par(dp=1, tp=2)", y="par(dp=1, tp=2), mb(seqs=4)")
     assert refused(text, plan="two") == [
-        f"{place(text, 'generate(')}: mb(seqs=4): `y` has no micro-batches: leave it out"
+        f"{place(text, 'y on')}: mb(seqs=4): `y` has no micro-batches: leave it out"
     ]
 
 
@@ -284,7 +292,7 @@ def shown(example: Path) -> str:
             run(alone, *TO_L2, PASS)
             lines.append(f"{title}: compiles")
         except PassRefused as refusal:
-            lines += [f"{title}: {position_of(op)}: {message}" for op, message in refusal.problems]
+            lines += [f"{title}: {problem.at}: {problem.message}" for problem in refusal.problems]
     return "\n".join(lines) + "\n"
 
 

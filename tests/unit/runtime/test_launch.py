@@ -1,5 +1,6 @@
 """How a launch ends: its exit code, and one line at most."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -8,7 +9,16 @@ from pathlib import Path
 import pytest
 from torch.distributed.elastic.multiprocessing import SignalException
 
+from rpeg.lifetime import INTERRUPTED
 from rpeg.runtime import launch
+
+ALONE = """
+import time
+from rpeg.runtime.errors import report_failures
+report_failures()
+print("up", flush=True)
+time.sleep(60)
+"""
 
 
 def test_a_signal_is_no_traceback(
@@ -18,18 +28,47 @@ def test_a_signal_is_no_traceback(
         raise SignalException("got a signal", signal.SIGINT)
 
     monkeypatch.setattr(launch, "torchrun", stopped)
-    assert launch.main(["--nproc-per-node", "2", "program.py"]) == 130
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert launch.main(["--nproc-per-node", "2", "program.py"]) == 130
+    finally:
+        signal.signal(signal.SIGTERM, before)
     said = capsys.readouterr().err.splitlines()
     assert said == ["interrupted: the same command goes on from the last checkpoint"]
 
 
+def launched(package: Path, script: str) -> subprocess.Popen[str]:
+    """`rpeg launch` of a package, in a process group of its own; its program has said `up`."""
+    (package / "launch.sh").write_text(script)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rpeg.tools.rpeg", "launch", str(package)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    return process
+
+
 def test_what_is_launched_ends_with_its_parent(tmp_path: Path) -> None:
-    (tmp_path / "launch.sh").write_text("echo up; exec sleep 60\n")
-    call = f"from rpeg.tools.launching import launch; launch(Path({str(tmp_path)!r}), {{}})"
-    code = f"from pathlib import Path; {call}"
-    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    parent = launched(tmp_path, "echo up; exec sleep 60\n")
     assert parent.stdout is not None
-    assert parent.stdout.readline() == "up\n"
     parent.kill()
     parent.wait()
     assert parent.stdout.read() == "", "the pipe closes when the child is gone: at once"
+
+
+def test_sigterm_ends_a_program_too_young_to_speak(tmp_path: Path) -> None:
+    process = launched(tmp_path, "echo up; exec sleep 60\n")
+    process.terminate()
+    assert process.communicate()[0] == f"{INTERRUPTED}\n"
+    assert process.returncode == 143
+
+
+def test_sigterm_to_a_whole_group_is_told_once(tmp_path: Path) -> None:
+    process = launched(tmp_path, f"exec \"$PYTHON\" -c '{ALONE}'\n")
+    os.killpg(process.pid, signal.SIGTERM)
+    assert process.communicate()[0] == f"{INTERRUPTED}\n"
+    assert process.returncode == 143

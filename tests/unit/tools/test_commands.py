@@ -135,7 +135,7 @@ def test_a_batch_that_does_not_divide(shell: Shell) -> None:
 def test_context_parallel_plan(shell: Shell) -> None:
     why = "par(dp=2, cp=2): context parallelism (cp) does not compile yet: write cp=1"
     text = grpo().removesuffix("}\n") + PLAN.replace("tp=2", "cp=2") + "}\n"
-    refused(shell, text, "generate(", why, *("compile", "p.rpeg", "-o", "out", "--plan", "wide"))
+    refused(shell, text, "y on", why, *("compile", "p.rpeg", "-o", "out", "--plan", "wide"))
 
 
 @pytest.mark.parametrize("name", ["tp2sp", "dp2zero1", "pp2vpp2"])
@@ -557,18 +557,43 @@ def test_a_plan_on_cores(shell: Shell) -> None:
             "the cluster has no GPUs: write cores(0..0, per_node=N)",
         ),
         (
+            "par(dp=2), engine",
+            "par(dp=2, ep=4), engine",
+            "expert parallelism (ep) does not compile yet: write ep=1; as it stands, "
+            "ep=4 does not divide dp x cp",
+        ),
+        (
+            "par(dp=2), engine",
+            "par(dp=2, cp=2), engine",
+            "context parallelism (cp) does not compile yet: write cp=1; as it stands, "
+            "tp x pp x cp x dp = 4, the pool `all` has 2 cores, one for each process",
+        ),
+        (
+            "lp_ref on all, par(dp=2)",
+            "lp_ref on all, par(dp=2, zero=1)",
+            "zero=1 shards an optimizer, and `ref` has none: leave it out",
+        ),
+        (
             "cores(0..0, per_node=2)",
             "nodes(0..0)",
             "the cluster has no GPUs: write cores(0..0, per_node=N)",
         ),
     ],
-    ids=["too many processes", "gpus", "nodes"],
+    ids=["too many processes", "gpus", "ep", "cp", "zero of a frozen model", "nodes"],
 )
 def test_mistakes_on_cores(old: str, new: str, text: str, shell: Shell) -> None:
     assert old in HERE
     shell.write(text=planned(HERE.replace(old, new)), name="here.rpeg")
     done = shell("compile", "-o", "out", "--plan", "wide", "here.rpeg")
     assert (done.code, message(done.err).split("error: ")[1]) == (1, text)
+
+
+def test_an_empty_pool(shell: Shell) -> None:
+    shell.write(text=planned(HERE.replace("per_node=2", "per_node=0")), name="here.rpeg")
+    err = shell("compile", "-o", "out", "--plan", "wide", "here.rpeg").err
+    assert "per_node=0: expected at least 1" in err
+    assert "error: the pool `all` is empty: give it per_node=1 or more" in err
+    assert "write dp=0" not in err
 
 
 def test_the_width_that_fits(shell: Shell) -> None:
