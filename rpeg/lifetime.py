@@ -6,6 +6,9 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event
 from types import FrameType
 from typing import NoReturn
 
@@ -28,23 +31,21 @@ def die_with_parent() -> None:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-class Terminated(SystemExit):
-    """SIGTERM came; uncaught, it ends the process without a traceback."""
-
-    def __init__(self) -> None:
-        super().__init__(TERMINATED)
-
-
-def raise_terminated(number: int, frame: FrameType | None) -> NoReturn:
-    """A handler of SIGTERM. Any further one is ignored: a process group and a parent may both
-    send it.
+def say_terminated(number: int, frame: FrameType | None) -> NoReturn:
+    """A handler of SIGTERM: says so, and ends this process without a traceback. Any further one is
+    ignored: a process group and a parent may both send it.
     """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise Terminated
-
-
-def say_terminated(number: int, frame: FrameType | None) -> NoReturn:
-    """The same, which also tells the user."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.write(2, f"{INTERRUPTED}\n".encode())  # `print` may be at work where the signal came
-    raise Terminated
+    sys.exit(TERMINATED)
+
+
+@contextmanager
+def terminations() -> Iterator[Event]:
+    """While it is open SIGTERM sets the event and does nothing else."""
+    came = Event()
+    before = signal.signal(signal.SIGTERM, lambda number, frame: came.set())
+    try:
+        yield came
+    finally:
+        signal.signal(signal.SIGTERM, before)

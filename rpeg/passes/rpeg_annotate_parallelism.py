@@ -93,9 +93,7 @@ class RpegAnnotateParallelismPass(RpegPass):
     def _check(self, pipeline: PipelineOp) -> None:
         if groups_of(pipeline):
             raise PassRefused(pipeline, f"`{pipeline.title}` is already annotated: run this once")
-        layout = self.layout
-        problems = [*record_violations(layout, CLAUSES["par"])]
-        messages = [p.message for p in problems] or list(contradictions(layout))
+        messages = layout_problems(self.layout)
         if messages:
             raise PassRefused.of([Problem(pipeline, message) for message in messages])
 
@@ -148,6 +146,12 @@ def par(**given: int | bool | str) -> RecordAttr:
     row = CLAUSES["par"]
     held = {n: plain(given[n]) if n in given else s.default for n, s in row.settings.items()}
     return RecordAttr.make("par", {n: v for n, v in held.items() if v is not None})
+
+
+def layout_problems(layout: RecordAttr) -> list[str]:
+    """What is wrong with a layout, whatever model and pool it is for."""
+    misfits = [violation.message for violation in record_violations(layout, CLAUSES["par"])]
+    return misfits or list(contradictions(layout))
 
 
 @dataclass

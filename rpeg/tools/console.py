@@ -92,6 +92,13 @@ def refuse(source: Source, problems: Iterable[tuple[Position, str]]) -> None:
     report((Diagnostic(at, text, "error", source.name) for at, text in problems), source)
 
 
+def folder(text: str) -> Path:
+    """The path of a folder to write."""
+    if not text:
+        raise argparse.ArgumentTypeError("the name of the folder is empty")
+    return Path(text)
+
+
 def positive(text: str) -> int:
     """A whole number of at least 1."""
     return _whole(text, 1)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Event
 from typing import IO
 
 from rpeg.ir.rrt import ProgramOp
-from rpeg.lifetime import INTERRUPTED, TERMINATED, Terminated, die_with_parent, raise_terminated
+from rpeg.lifetime import INTERRUPTED, TERMINATED, die_with_parent, terminations
 from rpeg.lowering.python import pipeline_name, source_hash, step_count
 from rpeg.tools.console import Failure
+
+_LOOK_SECONDS = 0.1
 
 
 def visible_gpus() -> int:
@@ -78,28 +81,35 @@ def launch(package: Path, variables: Mapping[str, str], output: IO[str] | None =
         raise Failure(f"{package} has no launch.sh: it is not what rpeg compile writes")
     need_torch()
     child = {**os.environ, "PYTHON": sys.executable, **variables}
-    before = signal.signal(signal.SIGTERM, raise_terminated)
-    process = subprocess.Popen(
-        ["bash", str(script)],
-        env=child,
-        preexec_fn=die_with_parent,
-        stdout=output,
-        stderr=output,
-    )
-    try:
-        return _exit_code(process.wait())
-    except KeyboardInterrupt:
-        process.wait()
-        return 130
-    except Terminated:
-        process.terminate()
-        if process.wait() < 0:  # it was too young to say so itself
-            print(INTERRUPTED, file=sys.stderr)
-        return TERMINATED
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with terminations() as told:
+        process = subprocess.Popen(
+            ["bash", str(script)],
+            env=child,
+            preexec_fn=die_with_parent,
+            stdout=output,
+            stderr=output,
+        )
+        try:
+            status = _wait(process, told)
+        except KeyboardInterrupt:
+            process.wait()
+            return 130
+    if not told.is_set():
+        return status if status >= 0 else 128 - status
+    if status < 0:  # it was too young to say so itself
+        print(INTERRUPTED, file=sys.stderr)
+    return TERMINATED
 
 
-def _exit_code(status: int) -> int:
-    """As shells have it, where a signal ended the process."""
-    return status if status >= 0 else 128 - status
+def _wait(process: subprocess.Popen[bytes], told: Event) -> int:
+    """Its exit status, negative where a signal ended it; passes SIGTERM on, once.
+
+    It looks now and then: a wait that blocks would miss a signal that came right before it.
+    """
+    passed_on = False
+    while process.poll() is None:
+        if told.is_set() and not passed_on:
+            process.terminate()
+            passed_on = True
+        time.sleep(_LOOK_SECONDS)
+    return process.returncode

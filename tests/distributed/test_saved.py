@@ -173,10 +173,14 @@ def test_damaged_checkpoints(rpeg: Any, folder: Path) -> None:
     code, out, err = rpeg("generate", "hurt", *words)
     assert (code, out) == rpeg("generate", "runs/digits", "--step", "2", *words)[:2]
     assert err.startswith("note: checkpoint step-000004 is damaged: actor/")
+    assert err.endswith("\nnote: using step-000002\n")
     code, out, err = rpeg("export", "hurt", "--step", "4", "-o", "nothing")
     assert (code, out) == (1, "")
     assert "step-000004 is damaged: actor/" in err and "name another step (2, 4)" in err
     assert not (folder / "nothing").exists()
+    inside = checkpoints / "step-000002" / "models" / "actor"
+    code, out, err = rpeg("export", "runs/digits", "-o", str(inside), "--force")
+    assert (code, out) == (1, "") and "lies among the checkpoints of a run" in err
     shutil.rmtree(checkpoints)
     code, _, err = rpeg("generate", "hurt", *words)
     assert (code, err) == (

@@ -43,7 +43,7 @@ def test_every_layout_is_the_interpreter(
     for found in report["layouts"]:
         assert found["greedy"]["of"] == 8
         assert 0.0 < found["logprob"] < 1e-5
-        assert 0.0 < found["behaviour"] < 1e-5
+        assert 0.0 < found["engine"] < 1e-5
 
 
 @pytest.mark.slow

@@ -16,6 +16,8 @@ from rpeg.runtime.errors import ModelFailure
 from rpeg.runtime.interfaces import NamedTensors
 from rpeg.runtime.state import jsonl
 from rpeg.runtime.state.files import commit_folder, empty_folder, sync
+from rpeg.runtime.state.folder import RunFolder
+from rpeg.runtime.state.manifest import NAME as MANIFEST
 
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".h5", ".msgpack", ".index.json")
 
@@ -50,14 +52,24 @@ def export_model(model: Exportable, target: Path) -> None:
 def _write(weights: dict[str, torch.Tensor], source: Path, target: Path) -> None:
     from huggingface_hub import save_torch_state_dict
 
-    if not _replaceable(target):
-        raise ModelFailure(
-            f"export target {target} exists and is no model folder; choose another folder"
-        )
+    check_target(target)
     temporary = empty_folder(target.with_name(f".{target.name}.tmp"))
     save_torch_state_dict(weights, temporary)
     copy_configuration(source, temporary, next(iter(weights.values())).dtype)
     commit_folder(temporary, target)
+
+
+def check_target(target: Path) -> None:
+    """Raises ModelFailure if an export to `target` would destroy anything but an older model."""
+    if not _replaceable(target):
+        raise ModelFailure(
+            f"export target {target} exists and is no model folder; choose another folder"
+        )
+    resolved = target.resolve()
+    if any(map(_holds_checkpoints, (resolved, *resolved.parents))):
+        raise ModelFailure(
+            f"export target {target} lies among the checkpoints of a run; choose another folder"
+        )
 
 
 def copy_configuration(source: Path, target: Path, dtype: torch.dtype) -> None:
@@ -80,6 +92,13 @@ def _replaceable(target: Path) -> bool:
     if target.is_dir():
         return (target / "config.json").exists() or not any(target.iterdir())
     return not target.exists()
+
+
+def _holds_checkpoints(folder: Path) -> bool:
+    """Whether a folder is a checkpoint, or where a run keeps them."""
+    run = RunFolder(folder.parent)
+    kept = folder == run.checkpoints and (run.path / "run.json").exists()
+    return kept or (folder / MANIFEST).is_file()
 
 
 def record_export(exports: Path, model: str, target: Path, step: int) -> None:

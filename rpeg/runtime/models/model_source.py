@@ -125,10 +125,15 @@ def _opened(path: Path) -> Iterator[Any]:
 
 def _downloaded(name: str) -> Path:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
         return Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors"]))
+    except HFValidationError as error:
+        raise ModelFailure(
+            f"`hf:{name}` names no model of the Hugging Face hub: write hf:NAME or hf:OWNER/NAME, "
+            "of letters, digits, `-`, `_` and `.`"
+        ) from error
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
         raise ModelFailure(
             f"hf:{name} is neither in the local cache nor reachable; "

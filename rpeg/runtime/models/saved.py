@@ -51,7 +51,7 @@ class SavedModel:
     version: int = 0
     """Finished steps, where that is known."""
     notes: tuple[str, ...] = ()
-    """Newer checkpoints that were refused, and why."""
+    """Newer checkpoints that were refused, why, and what is used instead."""
 
     @property
     def hf_folder(self) -> Path:
@@ -108,7 +108,8 @@ def _of_run(checkpoints: Path, step: int | None, model: str | None) -> SavedMode
         )
     if step is None:
         newest, notes = newest_sound(checkpoints)
-        return _of_checkpoint(checkpoints / step_name(newest), model, tuple(notes))
+        used = (f"using {step_name(newest)}",) if notes else ()
+        return _of_checkpoint(checkpoints / step_name(newest), model, (*notes, *used))
     if step not in steps:
         there = ", ".join(map(str, steps))
         raise CheckpointFailure(f"{checkpoints} holds no step {step}; there is: {there}")

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rpeg.tools.console import OK, Failure
+from rpeg.tools.console import OK, Failure, folder
 from rpeg.tools.models import model_arguments, opened, runtime_failures
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     model_arguments(parser)
     parser.add_argument(
-        "-o", "--out", required=True, type=Path, metavar="DIR", help="folder to write"
+        "-o", "--out", required=True, type=folder, metavar="DIR", help="folder to write"
     )
     parser.add_argument("--force", action="store_true", help="replace a model that is there")
 
@@ -30,16 +30,23 @@ def run(options: argparse.Namespace) -> int:
     if not options.force and out.is_dir() and any(out.iterdir()):
         raise Failure(f"{out} isn't empty: choose another folder, or --force to replace a model")
     with runtime_failures():
+        _check(out)
         model = opened(options)
-        _write(model, out.resolve())
+        _write(model, out)
     print(f"{out}: {model.title}, {model.shape.parameters:,} parameters")
     return OK
+
+
+def _check(out: Path) -> None:
+    from rpeg.runtime.models.export import check_target
+
+    check_target(out)
 
 
 def _write(model: SavedModel, out: Path) -> None:
     from rpeg.runtime.models.export import export_model
 
     try:
-        export_model(model, out)
+        export_model(model, out.resolve())
     except OSError as error:
-        raise Failure(f"{error.filename}: {error.strerror}") from None
+        raise Failure(f"{out} cannot be written: {error.strerror}") from None

@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     request = Request(
         source,
         sets=options.set,
-        layouts=options.layouts.split(",") if options.layouts else None,
+        layouts=options.layouts.split(",") if options.layouts is not None else None,
         steps=options.steps,
         seed=options.seed,
         model=options.model,

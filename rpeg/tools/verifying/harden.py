@@ -83,8 +83,8 @@ class Hardening:
         """Changes the pipeline in place; types of results stay as they were: print and read it."""
         s, rows = self.size, max(self.size.rows // self.divisor, 1) * self.divisor
         self.notes.append(
-            f"{s.steps} steps in fp32; batches of at most {rows} rows, {s.samples} samples each, "
-            f"{s.tokens} tokens each"
+            f"{s.steps} step{'s' * (s.steps > 1)} in fp32; batches of at most {rows} rows, "
+            f"{s.samples} samples each, {s.tokens} tokens each"
         )
         step(self.pipeline).properties["count"] = IntegerAttr(s.steps, i64)
         self._leave_out()

@@ -82,7 +82,7 @@ def _problem(a: Recording, b: Recording, found: Sequence[Gap], tally: GreedyTall
     weights = weights_gap(a, b)
     if not weights <= BOUND.weights:
         return (
-            f"after {len(a.steps)} steps the weights are {weights:.1e} apart (root mean square; "
+            f"after the last step the weights are {weights:.1e} apart (root mean square; "
             f"{_worst_tensors(a, b)}). Log-probs and gradients agree: look at the optimizer's step"
         )
     if tally.wrong is not None:

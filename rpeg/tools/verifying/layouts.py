@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import lcm
+from typing import Any
 
 from rpeg.fit import Counts, misfits
 from rpeg.passes.layout_names import LayoutNameError, parse_layout
+from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass, layout_problems
 from rpeg.tools.console import USAGE, Failure
 
 ONE_PROCESS = "dp1"
@@ -16,20 +18,31 @@ _MINIBATCHES = 2
 
 
 def check_names(wanted: Sequence[str]) -> None:
-    """Raises Failure for a name that is no layout."""
+    """Raises Failure for a name that is no layout, or of one that contradicts itself."""
     for name in wanted:
         try:
-            parse_layout(name)
+            settings: dict[str, Any] = parse_layout(name)
         except LayoutNameError as error:
             raise Failure(str(error), USAGE) from None
+        problems = layout_problems(RpegAnnotateParallelismPass(**settings).layout)
+        if problems:
+            raise Failure(f"`{name}`: {'; '.join(problems)}", USAGE)
 
 
 def chosen(wanted: Sequence[str] | None, models: Sequence[Counts]) -> tuple[list[str], list[str]]:
-    """(layouts, one process first; notes about those left out): the wanted ones, or the usual."""
+    """(layouts, one process first; notes about those left out): the wanted ones, or the usual.
+
+    Raises Failure for a wanted one that can't split the models.
+    """
     if wanted:
+        misfit = [f"{name}: {why}" for name in wanted for why in _why_not(name, models)]
+        if misfit:
+            raise Failure("; ".join(dict.fromkeys(misfit)))
         return list(dict.fromkeys([ONE_PROCESS, *wanted])), []
     why = {name: next(_why_not(name, models), None) for name in USUAL}
-    notes = [f"not tried: {name}, {reason}" for name, reason in why.items() if reason]
+    notes = [
+        f"not tried: {name}, {reason.partition(':')[0]}" for name, reason in why.items() if reason
+    ]
     return [ONE_PROCESS, *(name for name in USUAL if why[name] is None)], notes
 
 
@@ -42,7 +55,7 @@ def _why_not(name: str, models: Sequence[Counts]) -> Iterator[str]:
     widths = {axis: _width(name, axis) for axis in ("tp", "pp", "vpp")}
     for counts in models:
         for text in misfits(counts, **widths):
-            yield text.partition(":")[0]
+            yield text
 
 
 def _width(name: str, axis: str) -> int:

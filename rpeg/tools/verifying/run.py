@@ -29,6 +29,10 @@ from rpeg.tools.verifying.models import ModelFolders
 from rpeg.tools.verifying.record import Recorded, record
 from rpeg.tools.verifying.replay import Prepare, ProgramFailed, Replaying
 
+ONE_STEP = (
+    "one step proves little: no step after it runs with the weights and the optimizer's state that "
+    "it leaves; --steps 2 or more compares those too"
+)
 Say = Callable[[str], None]
 
 
@@ -131,7 +135,7 @@ class _Verification:
             hardening.run()
         text = render(lift(module, sources))
         path = asked.source.path.with_suffix(".hardened.rpeg")
-        notes = (*hardening.notes, *left_out)
+        notes = (*hardening.notes, *left_out, *([ONE_STEP] if asked.steps == 1 else []))
         return _Hardened(pipeline.title, Source(path, text), tuple(layouts), notes)
 
     def _record(self, hardened: _Hardened) -> Recorded:
@@ -144,8 +148,9 @@ class _Verification:
         start = time.monotonic()
         recorded = record(loaded.module, title, World(source.folder), self.request.seed)
         save(recorded.recording, self.folder / "recording")
-        steps = len(recorded.recording.steps)
-        self.say(f"recorded {steps} steps by the interpreter ({time.monotonic() - start:.0f} s)")
+        count, seconds = len(recorded.recording.steps), time.monotonic() - start
+        steps = f"{count} step{'s' * (count > 1)}"
+        self.say(f"recorded {steps} by the interpreter ({seconds:.0f} s)")
         return recorded
 
     def _judge(self, replaying: Replaying, layout: str, recorded: Recorded) -> Verdict:

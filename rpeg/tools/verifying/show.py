@@ -11,7 +11,13 @@ from rich.table import Table
 from rpeg.interp import Parity
 from rpeg.tools.verifying.judge import BOUND, Verdict
 
-_FIGURES = ("logprob", "grad_norm", "weights", "behaviour")
+_FIGURES = {
+    "logprob": "logprob",
+    "grad_norm": "grad_norm",
+    "weights": "weights",
+    "engine": "behaviour",
+}
+"""What people and programs read, and the figure of `Parity` behind it."""
 
 
 def table(pipeline: str, verdicts: Sequence[Verdict]) -> Table:
@@ -22,7 +28,7 @@ def table(pipeline: str, verdicts: Sequence[Verdict]) -> Table:
         made.add_column(name, justify="right")
     made.add_column("verdict")
     made.add_column("s", justify="right")
-    bounds = (f"{getattr(BOUND, name):.0e}" for name in _FIGURES)
+    bounds = (f"{getattr(BOUND, name):.0e}" for name in _FIGURES.values())
     made.add_row("[dim]at most[/]", *(f"[dim]{b}[/]" for b in bounds), "", "", "", end_section=True)
     for verdict in verdicts:
         made.add_row(*_row(verdict))
@@ -31,7 +37,7 @@ def table(pipeline: str, verdicts: Sequence[Verdict]) -> Table:
 
 def _row(verdict: Verdict) -> tuple[str, ...]:
     tally, p = verdict.greedy, verdict.parity
-    figures = [_figure(p, name) if p is not None else "" for name in _FIGURES]
+    figures = [_figure(p, name) if p is not None else "" for name in _FIGURES.values()]
     if not verdict.has_engine:
         figures[-1] = "-"
     return (
@@ -62,24 +68,26 @@ def explanations(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def as_json(pipeline: str, verdicts: Sequence[Verdict], notes: Sequence[str]) -> dict[str, Any]:
-    """The same as plain values."""
+    """The same as plain values; null where a layout failed, or has no engine."""
     return {
         "pipeline": pipeline,
         "ok": all(v.ok for v in verdicts),
-        "bounds": {name: getattr(BOUND, name) for name in _FIGURES},
+        "bounds": {shown: getattr(BOUND, name) for shown, name in _FIGURES.items()},
         "layouts": [_layout(v) for v in verdicts],
         "hardened": list(notes),
     }
 
 
 def _layout(verdict: Verdict) -> dict[str, Any]:
-    p = verdict.parity
-    figures = {name: getattr(p, name) if p is not None else None for name in _FIGURES}
+    p, tally = verdict.parity, verdict.greedy
+    figures = {shown: getattr(p, name, None) for shown, name in _FIGURES.items()}
+    if not verdict.has_engine:
+        figures["engine"] = None
     return {
         "layout": verdict.layout,
         "ok": verdict.ok,
         **figures,
-        "greedy": {"equal": verdict.greedy.equal, "of": verdict.greedy.of},
+        "greedy": {"equal": tally.equal, "of": tally.of} if tally.of else None,
         "problem": verdict.problem or None,
         "seconds": round(verdict.seconds, 1),
     }

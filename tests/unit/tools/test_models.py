@@ -161,6 +161,9 @@ def test_rows_of_a_task(shell: Shell, hf: Path) -> None:
         (["nowhere", "1="], 1, "nowhere does not exist: name a run's folder, a checkpoint of it, "),
         ([".", "1="], 1, ". holds no model: name a run's folder, a checkpoint of it, "),
         (["run:p/actor", "1="], 1, "`run:p/actor`: no exports in "),
+        (["hf:", "1="], 1, "`hf:` names no model of the Hugging Face hub: write hf:NAME"),
+        (["hf:a/b/c", "1="], 1, "`hf:a/b/c` names no model of the Hugging Face hub"),
+        (["hf:a--b", "1="], 1, "`hf:a--b` names no model of the Hugging Face hub"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -291,9 +294,37 @@ def test_folders_that_are_in_the_way(shell: Shell, hf: Path) -> None:
     assert done.code == 1
     assert "is no model folder" in done.err
     assert (shell.folder / "thesis" / "text").exists()
-    done = shell("export", "m", "-o", "p.rpeg/out")
+    assert shell("export", "nowhere", "-o", "thesis", "--force").err == done.err, "asked first"
+
+
+@pytest.mark.parametrize(
+    ("out", "code", "said"),
+    [
+        ("p.rpeg/out", 1, "error: p.rpeg/out cannot be written: Not a directory\n"),
+        ("/proc/x", 1, "error: /proc/x cannot be written: No such file or directory\n"),
+        ("", 2, "argument -o/--out: the name of the folder is empty\n"),
+    ],
+)
+def test_targets_that_cannot_be(out: str, code: int, said: str, shell: Shell, hf: Path) -> None:
+    done = shell("export", "m", "-o", out)
+    assert done.code == code
+    assert done.err.endswith(said)
+
+
+@pytest.mark.parametrize("target", ["", "step-000006", "step-000006/models/actor", "new"])
+def test_checkpoints_are_no_targets(target: str, shell: Shell, hf: Path) -> None:
+    checkpoints = shell.folder / "runs" / "p" / "checkpoints"
+    inside = checkpoints / "step-000006" / "models" / "actor"
+    inside.mkdir(parents=True)
+    for file in (checkpoints.parent / "run.json", inside.parents[1] / "manifest.json"):
+        file.write_text("{}")
+    (inside / "config.json").write_text("{}")
+    before = shell.names()
+    done = shell("export", "m", "-o", str(checkpoints / target), "--force")
     assert done.code == 1
-    assert len(done.err.splitlines()) == 1
+    assert "choose another folder" in done.err
+    assert shell.names() == before
+    assert shell("export", "m", "-o", "runs/p/final").code == 0, "beside them is fine"
 
 
 def test_a_damaged_folder_exports_nothing(shell: Shell, hf: Path) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
 
 from rpeg.interp import Greedy
 from rpeg.runtime.recordings.recording import Recording, StepRecord
-from rpeg.tools.verifying.judge import Verdict, judge
+from rpeg.tools.verifying.judge import GreedyTally, Verdict, judge
 from rpeg.tools.verifying.record import Recorded
 from rpeg.tools.verifying.show import as_json, explanations
 
@@ -136,10 +137,18 @@ def test_json_holds_every_figure() -> None:
         "logprob": 0.0,
         "grad_norm": 0.0,
         "weights": 0.0,
-        "behaviour": 0.0,
+        "engine": 0.0,
         "greedy": {"equal": 2, "of": 2},
         "problem": None,
         "seconds": 0.0,
     }
     assert found["layouts"][1]["weights"] == pytest.approx(0.0894, abs=1e-3)
     assert found["layouts"][2]["logprob"] is None
+    assert set(found["bounds"]) == {"logprob", "grad_norm", "weights", "engine"}
+
+
+def test_json_says_null_of_what_there_is_not() -> None:
+    sft = replace(verdict(lambda r: None), greedy=GreedyTally(), has_engine=False)
+    (found,) = as_json("p", [sft], [])["layouts"]
+    assert (found["engine"], found["greedy"]) == (None, None)
+    assert found["weights"] == 0.0

@@ -25,6 +25,13 @@ def test_the_wanted_ones_come_after_one_process_once() -> None:
     assert chosen(["tp2", "dp1", "tp2"], []) == (["dp1", "tp2"], [])
 
 
+def test_wanted_ones_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(
+        Failure, match=r"^tp3: 4 attention heads can't be split 3 ways \(tp=3\): write a divisor; "
+    ):
+        chosen(["tp2", "tp3"], [FITS])
+
+
 @pytest.mark.parametrize("name", ["cp2", "lora", "tp", "dq2"])
 def test_odd_names_are_refused(name: str) -> None:
     with pytest.raises(Failure, match=name):
