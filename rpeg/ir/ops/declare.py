@@ -255,16 +255,30 @@ class ModelOp(DeclareOp):
 
     def rules(self) -> Iterator[Violation]:
         if self.initial is not None:
-            above = takewhile(lambda other: other is not self, declarations(self))
-            models = [other.title for other in above if isinstance(other, ModelOp)]
-            if self.initial not in models:
-                yield Violation(f"`{self.initial}` is not a model declared above")
+            yield from self._initial_rules(self.initial)
         step = step_of(self)
         if self.optim is not None and step is not None and not _changes(step, self.title):
             yield Violation(
                 f"`{self.title}` has an optimizer but no step makes {self.title}@"
                 f"{_index(step)}+1: add an update, or remove optim"
             )
+
+    def _initial_rules(self, name: str) -> Iterator[Violation]:
+        above = takewhile(lambda other: other is not self, declarations(self))
+        source = next((o for o in above if isinstance(o, ModelOp) and o.title == name), None)
+        if source is None:
+            yield Violation(f"`{name}` is not a model declared above")
+        elif (_dtype(self), _dtype(source)) == ("bf16", "fp32"):
+            yield Violation(
+                f"`{self.title}` rounds the weights of `{name}`, which are fp32, to bf16: write "
+                "dtype=fp32 to keep them",
+                severity="note",
+            )
+
+
+def _dtype(model: ModelOp) -> str | None:
+    held = model.properties.get("dtype")
+    return held.data if isinstance(held, StringAttr) else None
 
 
 def _changes(step: Operation, model: str) -> bool:

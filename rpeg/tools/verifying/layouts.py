@@ -54,8 +54,7 @@ def rows_divisor(layouts: Sequence[str]) -> int:
 def _why_not(name: str, models: Sequence[Counts]) -> Iterator[str]:
     widths = {axis: _width(name, axis) for axis in ("tp", "pp", "vpp")}
     for counts in models:
-        for text in misfits(counts, **widths):
-            yield text
+        yield from misfits(counts, **widths)
 
 
 def _width(name: str, axis: str) -> int:

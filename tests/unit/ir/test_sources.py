@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from rpeg.frontend import check
 from rpeg.ir.ops.declare import source_problem
 from rpeg.ir.records import RULES
+from tests.unit.passes.pipelines import grpo
 
 
 @pytest.mark.parametrize(
@@ -45,3 +47,12 @@ def test_the_runtime_has_the_rules_of_verifiers() -> None:
 
     for name in RULES["verifier"]:
         find_rule(name, soft=1, max_tokens=2)
+
+
+@pytest.mark.parametrize(("source", "model", "told"), [("fp32", "bf16", 1), ("bf16", "bf16", 0)])
+def test_initial_weights_that_are_rounded_are_told(source: str, model: str, told: int) -> None:
+    text = grpo(("lr=1e-3), dtype=fp32", f"lr=1e-3), dtype={source}"))
+    found = check(text.replace("actor@0, dtype=fp32", f"actor@0, dtype={model}"), "p.rpeg")
+    notes = [d.message for d in found if d.severity == "note"]
+    why = "`ref` rounds the weights of `actor`, which are fp32, to bf16: write dtype=fp32 to keep"
+    assert notes == [f"{why} them"] * told
