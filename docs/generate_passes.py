@@ -34,9 +34,12 @@ def _overview() -> Lines:
     yield "# Passes\n"
     yield WRITTEN
     yield "In the order in which `rpeg compile` runs them; `rpeg-opt -p` takes any.\n"
-    yield "| pass | does |\n|---|---|"
+    yield "| pass | kind | does |\n|---|---|---|"
     for name in PASSES:
-        yield f"| [`{name}`]({name}.md) | {_title(_load(name))} |"
+        cls = _load(name)
+        yield f"| [`{name}`]({name}.md) | {cls.KIND} | {_title(cls)} |"
+    yield ""
+    yield from (f"- **{kind}**: {meaning}." for kind, meaning in KINDS.items())
 
 
 def _page(name: str) -> Lines:
@@ -45,14 +48,37 @@ def _page(name: str) -> Lines:
     yield WRITTEN
     yield f"**{_title(cls)[:1].upper()}{_title(cls)[1:]}.**\n"
     yield from _body(inspect.getdoc(cls) or "")
-    yield f"**Kind**: {KINDS[cls.KIND]}.\n"
+    allow = f" (`allow {cls.ALLOW}(...)`)" if cls.ALLOW else ""
+    yield f"**Kind**: {cls.KIND}, {KINDS[cls.KIND]}{allow}.\n"
+    yield from _legality(cls)
+    yield from _options(name, cls)
+    yield from _statistics(cls)
+
+
+def _legality(cls: type[RpegPass]) -> Lines:
+    if cls.LEGALITY:
+        yield "**Legality**: it rewrites where all of this holds.\n"
+        yield "| condition | means |\n|---|---|"
+        yield from (f"| {c.name} | {c.sentence} |" for c in cls.LEGALITY)
+        yield ""
+
+
+def _statistics(cls: type[RpegPass]) -> Lines:
+    if cls.STATISTICS:
+        yield "**Statistics**:\n"
+        yield "| counts | of |\n|---|---|"
+        yield from (f"| {what} | {meaning} |" for what, meaning in cls.STATISTICS.items())
+        yield ""
+
+
+def _options(name: str, cls: type[RpegPass]) -> Lines:
     options = [f for f in dataclasses.fields(cls) if f.init and f.name != "name"]
     if options:
         docs = _field_docs(cls)
         yield f"**Options**, as `{name}{{NAME=VALUE ...}}`:\n"
         yield "| option | default | is |\n|---|---|---|"
         for option in options:
-            default = "*none*" if option.default is None else f"`{option.default}`"
+            default = "*none*" if option.default in (None, ()) else f"`{option.default}`"
             yield f"| `{option.name}` | {default} | {docs[option.name]} |"
         yield ""
 

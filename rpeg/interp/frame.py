@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -52,10 +52,18 @@ class Frame:
         """Runs a block's operations in order; returns what its terminator yields."""
         self._values |= zip(block.args, arguments, strict=True)
         *body, ending = block.ops
-        for op in body:
+        self._run(body)
+        return [self._values[operand] for operand in ending.operands]
+
+    def results(self, block: Block) -> list[object]:
+        """Runs a block without terminator; returns all results of its operations, in order."""
+        self._run(block.ops)
+        return [self._values[result] for op in block.ops for result in op.results]
+
+    def _run(self, ops: Iterable[Operation]) -> None:
+        for op in ops:
             values = self.handlers[type(op)](op, self)
             self._values |= zip(op.results, values, strict=True)
-        return [self._values[operand] for operand in ending.operands]
 
     def read(self, value: SSAValue, kind: type[T]) -> T:
         """An operand's value. Raises InterpreterError if it is of another kind."""

@@ -9,6 +9,7 @@ from rpeg.ir.base import CheckedOp
 from rpeg.ir.ops import (
     declare,
     effects,
+    fuse,
     losses,
     movement,
     plan,
@@ -31,6 +32,7 @@ FAMILIES = (
     regions,
     plan,
     movement,
+    fuse,
 )
 
 OPERATIONS: tuple[type[CheckedOp], ...] = tuple(op for family in FAMILIES for op in family.OPS)

@@ -23,6 +23,8 @@ class Instruction:
     """Classes of the positional values."""
     more: str = ""
     """Class of any number of further positional values."""
+    each: str = ""
+    """Class of one further result for each of those."""
     settings: tuple[str, ...] = ()
     """Settings that every call gives."""
     optional: tuple[str, ...] = ()
@@ -33,6 +35,12 @@ class Instruction:
     """It takes values by keyword under any name."""
     results: tuple[str, ...] = ()
     """Classes of what it returns."""
+
+    def gives(self, things: int) -> list[str]:
+        """Classes of what it returns for so many positional values."""
+        wanted = [thing for thing in self.things if thing != "Name"]
+        further = max(0, things - len(wanted)) if self.each else 0
+        return [*self.results, *[self.each] * further]
 
     @property
     def key(self) -> tuple[str, str]:
@@ -135,6 +143,7 @@ _ROWS = (
     Instruction("score", "Verifier", ("Trajectories",), results=("ResponseField",)),
     Instruction("logprob", "Trainer", ("Trajectories",), results=("TokenField",)),
     Instruction("logprob", "FrozenModel", ("Trajectories",), results=("TokenField",)),
+    Instruction("logprobs", "", ("Trajectories",), more=ANY, each="TokenField"),
     Instruction(
         "weighted_sum", more="ResponseField", settings=("weights",), results=("ResponseField",)
     ),

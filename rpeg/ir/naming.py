@@ -72,6 +72,10 @@ def trajectories_of(value: SSAValue) -> SSAValue | None:
         return None
     if owner.name == "rpeg.generate":
         return owner.results[0]
+    if owner.name == "rpeg.fuse":
+        inside = (r for op in owner.regions[0].block.ops for r in op.results)
+        pairs = zip(inside, owner.results, strict=False)
+        return next((trajectories_of(r) for r, outer in pairs if outer is value), None)
     if owner.name == "rpeg.collect":
         return _kept(owner, value)
     return next((t for t in map(trajectories_of, owner.operands) if t is not None), None)

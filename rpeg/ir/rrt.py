@@ -128,7 +128,7 @@ class CallOp(CheckedOp):
             operands=[*([receiver] if receiver is not None else []), *things, *named.values()],
             properties=properties,
             attributes=dict(settings or {}),
-            result_types=[ObjectType.of(c) for c in (row.results if row else ())],
+            result_types=[ObjectType.of(c) for c in (row.gives(len(things)) if row else ())],
         )
 
     @property
@@ -172,8 +172,9 @@ class CallOp(CheckedOp):
         yield from cache_violations(self)
         yield from layout_violations(self)
         found = [class_of(r) for r in self.results]
-        if found != list(row.results):
-            wanted = ", ".join(row.results) or "nothing"
+        gives = row.gives(len(self.things))
+        if found != gives:
+            wanted = ", ".join(gives) or "nothing"
             yield Violation(f"{row.name} gives {wanted}, not {', '.join(found) or 'nothing'}")
 
     def _unknown(self) -> str:

@@ -25,10 +25,22 @@ def _eliminate_reference() -> type[ModulePass]:
     return RpegEliminateReferencePass
 
 
+def _eliminate_dead_stages() -> type[ModulePass]:
+    from rpeg.passes.rpeg_eliminate_dead_stages import RpegEliminateDeadStagesPass
+
+    return RpegEliminateDeadStagesPass
+
+
 def _annotate_parallelism() -> type[ModulePass]:
     from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass
 
     return RpegAnnotateParallelismPass
+
+
+def _fuse_inference() -> type[ModulePass]:
+    from rpeg.passes.rpeg_fuse_inference import RpegFuseInferencePass
+
+    return RpegFuseInferencePass
 
 
 def _schedule() -> type[ModulePass]:
@@ -47,7 +59,9 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "rpeg-canonicalize": _canonicalize,
     "rpeg-eliminate-old-logprob": _eliminate_old_logprob,
     "rpeg-eliminate-reference": _eliminate_reference,
+    "rpeg-eliminate-dead-stages": _eliminate_dead_stages,
     "rpeg-annotate-parallelism": _annotate_parallelism,
+    "rpeg-fuse-inference": _fuse_inference,
     "rpeg-schedule": _schedule,
     "rpeg-lower-to-programs": _lower_to_programs,
 }

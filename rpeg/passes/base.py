@@ -1,35 +1,79 @@
-"""What every pass shares: its kind, refusals with a place, statistics, tidying up."""
+"""What every pass shares: kind, legality, statistics, refusals with a place, tidying up."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, NamedTuple
 
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
-from xdsl.transforms.dead_code_elimination import DeadCodeElimination
+from xdsl.traits import is_side_effect_free
 
+from rpeg.ir.attributes import RecordAttr
 from rpeg.ir.diagnostics import Position
-from rpeg.ir.ops.declare import DeclareOp, ExpectOp, PipelineOp
+from rpeg.ir.ops.declare import AllowOp, DeclareOp, ExpectOp, PipelineOp
 from rpeg.ir.ops.plan import PlaceOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.sources import position_of
 from rpeg.ir.stages import stages, value_names
 from rpeg.ir.violations import WHOLE, Anchor
+from rpeg.passes.legality import Condition, Legality, reasons
+from rpeg.passes.statistics import Meanings, Statistics
+
+__all__ = [
+    "Condition",
+    "Kind",
+    "Legality",
+    "PassRefused",
+    "Problem",
+    "RpegPass",
+    "erase",
+    "pipelines",
+    "step",
+    "tidied",
+]
 
 Kind = Literal["X", "S", "XS"]
 
 
+@dataclass(frozen=True)
 class RpegPass(ModulePass):
-    """A pass of ours. X: execution only, the same numbers; S: structural, needs an `allow` line;
-    XS: X where it says so.
-    """
+    """A pass of ours: what it may do to the numbers, when, and what it counts."""
 
     KIND: ClassVar[Kind] = "X"
+    """X: execution only, the same numbers up to rounding; S: structural, other numbers, and the
+    text has to allow it; XS: X under the conditions, S elsewhere."""
+    ALLOW: ClassVar[str] = ""
+    """Of a pass that may be structural: the `allow` line that it needs."""
+    LEGALITY: ClassVar[Legality] = ()
+    """What a place in the graph has to meet for the rewrite."""
+    STATISTICS: ClassVar[Meanings] = {}
+    """What it counts."""
+    statistics: Statistics = field(
+        default_factory=Statistics, init=False, repr=False, compare=False
+    )
+    """Counts of all runs of this object."""
+
+    def count(self, what: str, number: int = 1) -> None:
+        """Counts `number` more of one of STATISTICS."""
+        assert what in self.STATISTICS, f"{self.name} does not say what `{what}` counts"
+        self.statistics.add(what, number)
+
+    def require(self, candidate: object) -> None:
+        """Raises PassRefused with every condition that a candidate breaks, each at its place."""
+        broken = [Problem(*reason) for reason in reasons(self.LEGALITY, candidate)]
+        if broken:
+            raise PassRefused.of(broken)
+
+    def allowed(self, pipeline: PipelineOp) -> RecordAttr:
+        """The user's permission to change the numbers. Raises PassRefused without one."""
+        lines = (op for op in pipeline.body.block.ops if isinstance(op, AllowOp))
+        found = next((o.permission for o in lines if o.permission.kind == self.ALLOW), None)
+        if found is None:
+            text = f"this changes what is trained: add `allow {self.ALLOW}(...)` to permit it"
+            raise PassRefused(pipeline, text)
+        return found
 
 
 class Problem(NamedTuple):
@@ -60,27 +104,6 @@ class PassRefused(Exception):
         return refusal
 
 
-_counts: ContextVar[Counter[str] | None] = ContextVar("counts", default=None)
-
-
-def count(what: str, number: int = 1) -> None:
-    """Adds to a statistic of the pass that runs; `rpeg-opt --pass-statistics` shows them."""
-    counts = _counts.get()
-    if counts is not None:
-        counts[what] += number
-
-
-@contextmanager
-def counting() -> Iterator[Counter[str]]:
-    """What the passes that run inside count."""
-    counts = Counter[str]()
-    token = _counts.set(counts)
-    try:
-        yield counts
-    finally:
-        _counts.reset(token)
-
-
 def pipelines(module: ModuleOp) -> Iterator[PipelineOp]:
     """The pipelines of a module."""
     yield from (op for op in module.ops if isinstance(op, PipelineOp))
@@ -97,15 +120,15 @@ def tidied(module: ModuleOp) -> Iterator[None]:
     and `expect` about names that are gone. What was unused before stays.
     """
     before = {pipeline: _Named.of(pipeline) for pipeline in pipelines(module)}
+    unread = {op for op in module.walk() if _unread(op)}
     yield
-    size = _size(module)
-    DeadCodeElimination().apply(Context(), module)
-    count("operations without a use removed", size - _size(module))
+    for op in reversed(list(module.walk())):
+        if _unread(op) and op not in unread:
+            erase(op)
     for pipeline, named in before.items():
         for op in reversed(named.used):
             if not op.used():
                 erase(op)
-                count("declarations removed")
         now = _Named.of(pipeline)
         for line in list(pipeline.walk()):
             match line:
@@ -115,10 +138,6 @@ def tidied(module: ModuleOp) -> Iterator[None]:
                     erase(line)
                 case _:
                     pass
-
-
-def _size(module: ModuleOp) -> int:
-    return sum(1 for _ in module.walk())
 
 
 @dataclass(frozen=True)
@@ -136,6 +155,11 @@ class _Named:
         placed = frozenset([*stages(pipeline), *(op.title for op in declared)])
         used = tuple(op for op in declared if op.used())
         return _Named(placed, placed | value_names(pipeline), used)
+
+
+def _unread(op: Operation) -> bool:
+    """Whether an operation is there for its results alone, and nothing reads them."""
+    return bool(op.results) and is_side_effect_free(op) and not any(r.uses for r in op.results)
 
 
 def erase(op: Operation) -> None:

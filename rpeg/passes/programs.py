@@ -11,17 +11,13 @@ from xdsl.rewriter import InsertPoint
 from rpeg.ir.base import RpegOp
 from rpeg.ir.declared import declaration
 from rpeg.ir.naming import trajectories_of
-from rpeg.ir.ops import effects, losses, regions, rewards, sampling, updates
+from rpeg.ir.ops import effects, fuse, losses, regions, rewards, sampling, updates
 from rpeg.ir.ops.movement import PublishOp, clause_of, model_of
+from rpeg.ir.reported import reported_rewards
 from rpeg.ir.rrt import CallOp, ConstantOp, EveryOp, LoopOp
 from rpeg.ir.settings import python_value
 from rpeg.ir.stages import stages
-from rpeg.ir.types import (
-    CursorType,
-    DemosType,
-    ResponseFieldType,
-    TrajectoriesType,
-)
+from rpeg.ir.types import CursorType, DemosType, TrajectoriesType
 
 
 @dataclass
@@ -128,8 +124,12 @@ def lower(program: Program, op: RpegOp) -> None:
     """Adds the instructions of one operation."""
     handler = HANDLERS.get(type(op))
     if handler is None:
-        raise Cannot(op, f"`{op.SURFACE or op.name}` checks and prints, but does not compile yet")
+        raise _not_yet(op)
     handler(program, op)
+
+
+def _not_yet(op: RpegOp) -> Cannot:
+    return Cannot(op, f"`{op.SURFACE or op.name}` checks and prints, but does not compile yet")
 
 
 def _need(op: RpegOp, name: str, value: object, why: str) -> None:
@@ -204,6 +204,17 @@ def _score(program: Program, op: RpegOp) -> None:
 def _logprob(program: Program, op: RpegOp) -> None:
     y = program.value(op.operands[1])
     program.results(op, program.call(op, "logprob", y, receiver=program.model(op)))
+
+
+@_compiles(fuse.FuseOp)
+def _fuse(program: Program, op: RpegOp) -> None:
+    assert isinstance(op, fuse.FuseOp)
+    for other in op.passes:
+        if not isinstance(other, sampling.LogprobOp):
+            raise _not_yet(other)
+    y = program.value(op.passes[0].operands[1])
+    models = [program.model(each) for each in op.passes]
+    program.results(op, program.call(op, "logprobs", y, *models))
 
 
 @_compiles(sampling.OnPolicyLogprobOp)
@@ -327,20 +338,7 @@ def _stop(program: Program, op: RpegOp) -> None:
 
 def report(program: Program, step: Operation) -> None:
     """Reports the rewards of each batch of trajectories, and writes the rollouts."""
-    for op in step.regions[0].block.ops:
-        if isinstance(op, sampling.GenerateOp):
-            fields = {v.name_hint or "reward": program.value(v) for v in _rewards(step, op)}
-            y = program.value(op.trajectories)
-            program.call(op, "report", y, receiver=program.run, keywords=fields)
-
-
-def _rewards(step: Operation, generate: sampling.GenerateOp) -> list[SSAValue]:
-    """Rewards a response, in the order of the text."""
-    found = (r for op in step.regions[0].block.ops for r in op.results)
-    return [
-        r
-        for r in found
-        if isinstance(r.type, ResponseFieldType)
-        and r.type.what == "reward"
-        and trajectories_of(r) is generate.trajectories
-    ]
+    for op, found in reported_rewards(step):
+        fields = {v.name_hint or "reward": program.value(v) for v in found}
+        y = program.value(op.trajectories)
+        program.call(op, "report", y, receiver=program.run, keywords=fields)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -25,7 +26,8 @@ from rpeg.ir.rank_rules import groups_of
 from rpeg.ir.records import CLAUSES
 from rpeg.ir.stages import stage_name, stages
 from rpeg.ir.types import WeightsType
-from rpeg.passes.base import PassRefused, Problem, RpegPass, count, erase, pipelines, step
+from rpeg.passes.base import PassRefused, Problem, RpegPass, erase, pipelines, step
+from rpeg.passes.statistics import Meanings
 
 ALL = "all"
 
@@ -53,6 +55,10 @@ class RpegAnnotateParallelismPass(RpegPass):
     """
 
     name = "rpeg-annotate-parallelism"
+    STATISTICS: ClassVar[Meanings] = {
+        "stages annotated": "stages that got a pool and clauses",
+        "publishes made explicit": "trained models whose weights engines read",
+    }
     plan: str | None = None
     """Which plan of the file to take; without one, the options below."""
     dp: int = 1
@@ -80,9 +86,9 @@ class RpegAnnotateParallelismPass(RpegPass):
                 pipeline.body.block.insert_op_before(ranks, step(pipeline))
             for stage in stages(pipeline).values():
                 source.annotate(stage)
-                count("stages annotated")
+                self.count("stages annotated")
             _drop_plans(pipeline)
-            publish(step(pipeline))
+            self.count("publishes made explicit", publish(step(pipeline)))
 
     def _check(self, pipeline: PipelineOp) -> None:
         if groups_of(pipeline):
@@ -200,13 +206,16 @@ class FromPlan:
 # ---- publishing
 
 
-def publish(op: StepOp) -> None:
-    """Makes the publishing of each trained model that an engine reads explicit."""
+def publish(op: StepOp) -> int:
+    """Makes the publishing of each trained model that an engine reads explicit: so many."""
+    number = 0
     for update in [o for o in op.body.block.ops if isinstance(o, UpdateOp)]:
         engines = (r for r in op.walk() if isinstance(r, GenerateOp | EvalOp))
         readers = [r for r in engines if model_of(r) == update.makes()]
         if readers:
             _publish_one(op, update, readers)
+            number += 1
+    return number
 
 
 def _publish_one(op: StepOp, update: UpdateOp, readers: Sequence[RpegOp]) -> None:
@@ -218,7 +227,6 @@ def _publish_one(op: StepOp, update: UpdateOp, readers: Sequence[RpegOp]) -> Non
     )
     made.results[0].name_hint = f"{model}_published"
     made.attributes[POOL] = update.attributes[POOL]
-    count("publishes made explicit")
     for reader in readers:
         reader.operands[0] = _published(reader.operands[0], register, made.results[0], update)
     ending = op.ending

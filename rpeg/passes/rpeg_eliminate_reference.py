@@ -1,6 +1,8 @@
 """`rpeg-eliminate-reference`: no reference model for a KL term of weight zero."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -10,7 +12,40 @@ from rpeg.ir.ops.losses import KlLossOp
 from rpeg.ir.ops.rewards import KlPenaltyOp
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.types import TokenFieldType
-from rpeg.passes.base import RpegPass, count, tidied
+from rpeg.passes.base import RpegPass, tidied
+from rpeg.passes.legality import Condition, Legality, Reason, legal
+from rpeg.passes.statistics import Meanings
+
+Term = KlLossOp | KlPenaltyOp
+
+
+def _counts(term: Term) -> Iterator[Reason]:
+    state = isinstance(term, KlPenaltyOp) and term.coef_state is not None
+    if state or term.float_of("coef") != 0.0:
+        yield term, "its coefficient is not 0"
+
+
+def _spreads(term: Term) -> Iterator[Reason]:
+    if isinstance(term, KlPenaltyOp) and not isinstance(term.reward.type, TokenFieldType):
+        yield term, "it spreads a reward a response over its tokens"
+
+
+def _is_alone(term: Term) -> Iterator[Reason]:
+    updates = [use.operation for use in term.results[0].uses] if isinstance(term, KlLossOp) else []
+    for update in updates:
+        if isinstance(update, UpdateOp) and all(_is_zero(loss) for loss in update.losses):
+            yield update, "the update has no other loss"
+
+
+def _is_zero(loss: SSAValue) -> bool:
+    return isinstance(loss.owner, KlLossOp) and loss.owner.float_of("coef") == 0.0
+
+
+LEGALITY: Legality = (
+    Condition("weight 0", "The term's coefficient is the number 0, not a state.", _counts),
+    Condition("rewards a token", "A penalty is on rewards that are a token's already.", _spreads),
+    Condition("another loss", "The update has a loss besides.", _is_alone),
+)
 
 
 @dataclass(frozen=True)
@@ -29,29 +64,22 @@ class RpegEliminateReferencePass(RpegPass):
     """
 
     name = "rpeg-eliminate-reference"
+    LEGALITY: ClassVar[Legality] = LEGALITY
+    STATISTICS: ClassVar[Meanings] = {"KL terms removed": "losses and penalties of weight 0"}
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         with tidied(op):
-            for inner in list(op.walk()):
-                if isinstance(inner, UpdateOp):
-                    _without_zero_losses(inner)
-                elif isinstance(inner, KlPenaltyOp) and _changes_nothing(inner):
-                    inner.penalised.replace_all_uses_with(inner.reward)
-                    count("penalties of weight zero dropped")
+            for term in [o for o in op.walk() if isinstance(o, KlLossOp | KlPenaltyOp)]:
+                if legal(self.LEGALITY, term):
+                    _drop(term)
+                    self.count("KL terms removed")
 
 
-def _without_zero_losses(update: UpdateOp) -> None:
-    kept = [loss for loss in update.losses if not _is_zero(loss)]
-    if kept:
-        count("losses of weight zero dropped", len(update.losses) - len(kept))
+def _drop(term: Term) -> None:
+    if isinstance(term, KlPenaltyOp):
+        term.penalised.replace_all_uses_with(term.reward)
+        return
+    for update in [use.operation for use in term.results[0].uses]:
+        assert isinstance(update, UpdateOp)
+        kept = [loss for loss in update.losses if loss.owner is not term]
         update.operands = [update.weights, update.optimizer, *kept]
-
-
-def _is_zero(loss: SSAValue) -> bool:
-    return isinstance(loss.owner, KlLossOp) and loss.owner.float_of("coef") == 0.0
-
-
-def _changes_nothing(penalty: KlPenaltyOp) -> bool:
-    """A penalty of zero on rewards a token; on those a response it still spreads them."""
-    per_token = isinstance(penalty.reward.type, TokenFieldType)
-    return per_token and penalty.coef_state is None and penalty.float_of("coef") == 0.0

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -21,10 +21,11 @@ from rpeg.ir.ops.step import StepOp
 from rpeg.ir.rrt import CallOp, LoopOp, ProgramOp
 from rpeg.ir.rsched import SequenceOp, labelled
 from rpeg.ir.stages import stages
-from rpeg.passes.base import PassRefused, Problem, RpegPass, count, erase, pipelines, step
+from rpeg.passes.base import PassRefused, Problem, RpegPass, erase, pipelines, step
 from rpeg.passes.declarations import Declarations
 from rpeg.passes.layouts import clause_problems, layout_of, settings_of, title_of
 from rpeg.passes.programs import Cannot, NotHere, Program, lower, publish, report
+from rpeg.passes.statistics import Meanings
 
 Lowered = TypeVar("Lowered", bound=Operation)
 
@@ -46,11 +47,13 @@ class RpegLowerToProgramsPass(RpegPass):
     """
 
     name = "rpeg-lower-to-programs"
+    STATISTICS: ClassVar[Meanings] = {"instructions emitted": "calls in the programs"}
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for pipeline in list(pipelines(op)):
             program = ProgramGen(pipeline, _source_hash(op)).run()
-            count("instructions emitted", sum(isinstance(o, CallOp) for o in program.walk()))
+            calls = sum(isinstance(o, CallOp) for o in program.walk())
+            self.count("instructions emitted", calls)
             block = pipeline.parent_block()
             assert block is not None
             block.insert_op_after(program, pipeline)

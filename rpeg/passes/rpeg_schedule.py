@@ -4,6 +4,7 @@ import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
@@ -18,7 +19,8 @@ from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.rank_rules import groups_of
 from rpeg.ir.rsched import TASK, EdgeOp, SequenceOp, TaskOp, dependences, label_of, uses
 from rpeg.ir.stages import stage_name
-from rpeg.passes.base import PassRefused, RpegPass, count, pipelines, step
+from rpeg.passes.base import PassRefused, RpegPass, pipelines, step
+from rpeg.passes.statistics import Meanings
 
 Before = Mapping[Operation, Mapping[Operation, str]]
 """Task -> the tasks that run before it, and why."""
@@ -41,10 +43,17 @@ class RpegSchedulePass(RpegPass):
     """
 
     name = "rpeg-schedule"
+    STATISTICS: ClassVar[Meanings] = {
+        "tasks scheduled": "tasks of all sequences",
+        "dependences across steps": "edges to the tasks of later steps",
+    }
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for pipeline in pipelines(op):
-            _schedule(pipeline, _group(pipeline))
+            sequence = _schedule(pipeline, _group(pipeline))
+            for line in sequence.body.block.ops:
+                crosses = isinstance(line, EdgeOp)
+                self.count("dependences across steps" if crosses else "tasks scheduled")
 
 
 def _group(pipeline: PipelineOp) -> RanksOp:
@@ -62,7 +71,7 @@ def _group(pipeline: PipelineOp) -> RanksOp:
     return groups[0]
 
 
-def _schedule(pipeline: PipelineOp, group: RanksOp) -> None:
+def _schedule(pipeline: PipelineOp, group: RanksOp) -> SequenceOp:
     body = step(pipeline)
     label(body)
     block = Block()
@@ -72,11 +81,10 @@ def _schedule(pipeline: PipelineOp, group: RanksOp) -> None:
     sequence.location = body.location
     for op in program_order(body):
         block.add_op(TaskOp.of(label_of(op) or ""))
-        count("tasks scheduled")
     for edge in _across_steps(body):
         block.add_op(edge)
-        count("dependences across steps")
     pipeline.body.block.insert_op_after(sequence, body)
+    return sequence
 
 
 def label(op: StepOp) -> None:

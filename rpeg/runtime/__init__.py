@@ -33,6 +33,7 @@ from rpeg.runtime.terms import (
     ppo_clip,
     value_loss,
 )
+from rpeg.runtime.together import logprobs
 from rpeg.runtime.trainer import FrozenModel, InitialWeights, Trainer
 from rpeg.runtime.verifiers import Verifier
 
@@ -64,6 +65,7 @@ __all__ = [
     "importance",
     "kl_loss",
     "kl_penalty",
+    "logprobs",
     "policy_gradient",
     "ppo_clip",
     "returns",

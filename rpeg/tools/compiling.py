@@ -28,8 +28,15 @@ from rpeg.planner.default import default_processes
 from rpeg.tools.console import USAGE, Failure, Reported, Source, refuse, report
 from rpeg.tools.sources import fit_problems, source_problems
 
-SIMPLIFY = "rpeg-canonicalize,rpeg-eliminate-old-logprob,rpeg-eliminate-reference"
-LOWER = "rpeg-schedule,rpeg-lower-to-programs"
+SIMPLIFY = ",".join(
+    (
+        "rpeg-canonicalize",
+        "rpeg-eliminate-old-logprob",
+        "rpeg-eliminate-reference",
+        "rpeg-eliminate-dead-stages",
+    )
+)
+LOWER = "rpeg-fuse-inference,rpeg-schedule,rpeg-lower-to-programs"
 
 
 @dataclass(frozen=True)

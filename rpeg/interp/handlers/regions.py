@@ -8,6 +8,7 @@ from xdsl.ir import Operation
 
 from rpeg.interp.frame import Frame, Handler
 from rpeg.ir.ops import regions as ops
+from rpeg.ir.ops.fuse import FuseOp
 
 
 def every(op: ops.EveryOp, frame: Frame) -> Sequence[object]:
@@ -16,4 +17,9 @@ def every(op: ops.EveryOp, frame: Frame) -> Sequence[object]:
     return frame.run(op.body.block) if fires else [frame.value(state) for state in op.carried]
 
 
-HANDLERS: Mapping[type[Operation], Handler] = {ops.EveryOp: every}
+def fuse(op: FuseOp, frame: Frame) -> Sequence[object]:
+    """One stage after the other: that they share their micro-batches changes no number."""
+    return frame.results(op.body.block)
+
+
+HANDLERS: Mapping[type[Operation], Handler] = {ops.EveryOp: every, FuseOp: fuse}

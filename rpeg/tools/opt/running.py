@@ -55,7 +55,7 @@ class PassRunner:
     def _one(self, number: int, step: ModulePass, module: ModuleOp, sources: Sources) -> None:
         given = module.clone()
         try:
-            with self._timer.span("run"), self.statistics.of(number, str(step), module):
+            with self._timer.span("run"), self.statistics.of(number, step, module):
                 apply(step, self._context, module, sources)
             if self._watch.verify_each or number == len(self._passes) - 1:
                 with self._timer.span("verify"):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
 
-from rpeg.passes.base import counting
+from rpeg.passes.base import RpegPass
 
 
 @dataclass
@@ -20,7 +20,8 @@ class Entry:
     before: int = 0
     """Operations, those of regions included."""
     after: int = 0
-    counts: Counter[str] = field(default_factory=Counter[str])
+    counts: Mapping[str, int] = field(default_factory=dict[str, int])
+    """What a pass of ours says that it did, of all chunks."""
 
 
 class Statistics:
@@ -30,14 +31,14 @@ class Statistics:
         self._entries: dict[int, Entry] = {}
 
     @contextmanager
-    def of(self, number: int, name: str, module: ModuleOp) -> Iterator[None]:
+    def of(self, number: int, step: ModulePass, module: ModuleOp) -> Iterator[None]:
         """Counts what pass number `number` does to a module inside."""
-        entry = self._entries.setdefault(number, Entry(name))
+        entry = self._entries.setdefault(number, Entry(str(step)))
         entry.before += _size(module)
-        with counting() as counts:
-            yield
+        yield
         entry.after += _size(module)
-        entry.counts += counts
+        if isinstance(step, RpegPass):
+            entry.counts = step.statistics.counts
 
     def report(self) -> str:
         """A block a pass, in the order in which they ran."""

@@ -14,6 +14,14 @@ rpeg.pipeline @p {
     %y, %lp = rpeg.generate %engine, %q {max_tokens = 8} attributes {stage = "y", pool = "all", par = #rpeg.record<par, {dp = 8 : i64}>}
     // CHECK-NEXT: rpeg.on_policy_logprob %y
     %old = rpeg.on_policy_logprob %y
+    // CHECK:      %a, %b = rpeg.fuse {} {
+    // CHECK-NEXT:   %{{.*}} = rpeg.logprob %actor, %y attributes {stage = "a", pool = "all"}
+    // CHECK-NEXT:   %{{.*}} = rpeg.logprob %actor, %y attributes {stage = "b", pool = "all"}
+    // CHECK-NEXT: }
+    %a, %b = rpeg.fuse {} {
+      %inner_a = rpeg.logprob %actor, %y attributes {stage = "a", pool = "all"}
+      %inner_b = rpeg.logprob %actor, %y attributes {stage = "b", pool = "all"}
+    }
     rpeg.yield %actor, %train_1
   }
 }

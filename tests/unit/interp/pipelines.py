@@ -79,12 +79,20 @@ THINGS = """
   model ref = policy(actor@0, dtype=fp32)
   data train = prompts("rows.jsonl")
   verifier brief = outcome("rule:overlong", soft=0, max=6)
+  verifier long = outcome("rule:overlong", soft=2, max=4)
 """
 
 
 def grpo(
-    *, coef: float = 0.5, agg: str = "token_mean", epochs: int = 1, minibatches: int = 2
+    *changes: tuple[str, str],
+    coef: float = 0.5,
+    agg: str = "token_mean",
+    epochs: int = 1,
+    minibatches: int = 2,
 ) -> ModuleOp:
-    """GRPO with a KL term, whose reward falls with the length."""
+    """GRPO with a KL term, whose reward falls with the length; each (old, new) text replaced."""
     step = GRPO.format(coef=coef, agg=agg, epochs=epochs, minibatches=minibatches)
+    for old, new in changes:
+        assert old in step, old
+        step = step.replace(old, new)
     return parse(step, more=THINGS)

@@ -69,7 +69,9 @@ def test_number_of_results(row: Instruction) -> None:
     if inspect.isclass(target(row)):
         return
     returned = inspect.signature(target(row)).return_annotation
-    if len(row.results) == 0:
+    if row.each:
+        assert returned == "tuple[Tensor, ...]"
+    elif len(row.results) == 0:
         assert returned in ("None", None)
     elif len(row.results) == 1:
         assert not str(returned).startswith("tuple")

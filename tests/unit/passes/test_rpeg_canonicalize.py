@@ -41,24 +41,24 @@ def test_different_settings_are_kept_apart() -> None:
     assert names(module).count("kl_loss") == 2
 
 
-def test_values_without_a_reader_go_with_what_only_they_needed() -> None:
-    unused = "fmt = score(tagged, y)\n    lp_old ="
-    declare = 'verifier tagged = outcome("rule:answer_tag")\n  step i'
-    text = grpo(("lp_old =", unused), ("step i", declare))
+def test_what_lost_its_reader_goes_with_what_only_it_needed() -> None:
+    again = ("kl = ", "lp_again = logprob(other, y)\n    lp_third = logprob(other, y)\n    kl = ")
+    penalty = ("kl_loss(y, lp_ref,", "kl_loss(y, lp_third,")
+    text = grpo(again, penalty, ("  data train", "  model other = policy(actor@0)\n  data train"))
     text = text.removesuffix("}\n") + (
-        "  expect fmt = lognormal(mean=40, cv=0.5)\n  expect y = lognormal(mean=40, cv=0.5)\n}\n"
+        "  expect lp_again = lognormal(mean=40ms, cv=0.5)\n"
+        "  expect lp_third = lognormal(mean=40ms, cv=0.5)\n}\n"
     )
-    before = parse(text)
-    assert lines(before) == ["fmt", "y"]
-    module = run(before, PASS)
-    assert names(module).count("score") == 1
-    assert "tagged" not in declared(module)
-    assert lines(module) == ["y"]
+    module = run(parse(text), PASS)
+    assert names(module).count("logprob") == 3
+    assert lines(module) == ["lp_again"]
 
 
 def test_what_was_unused_from_the_start_stays() -> None:
-    module = canonical(("step i", 'verifier spare = outcome("rule:answer_tag")\n  step i'))
+    spare = ("step i", 'verifier spare = outcome("rule:answer_tag")\n  step i')
+    module = canonical(spare, ("lp_old =", "unread = logprob(ref, y)\n    lp_old ="))
     assert "spare" in declared(module)
+    assert "unread" in [op.results[0].name_hint for op in module.walk() if op.results]
 
 
 def test_effects_stay() -> None:

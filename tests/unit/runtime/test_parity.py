@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from rpeg import runtime as rt
 from rpeg.runtime import losses
+from rpeg.runtime.batches.examples import Examples, ModelInputs
 from rpeg.runtime.groups import Groups
 from rpeg.runtime.interfaces import NamedTensors
 from rpeg.runtime.models.model_source import ModelSource
@@ -269,6 +270,40 @@ def test_initial_weights_are_those_before_step_0(
     )
     assert torch.equal(reference.logprob(y), before)
     assert not torch.equal(actor.logprob(y), before)
+
+
+def test_models_that_share_their_micro_batches(
+    run: Run,
+    groups: Groups,
+    trajectories: Callable[[int], Trajectories],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    y = trajectories(8)
+    actor = trainer(run, groups, DIGITS, micro_batch=rt.MicroBatch(seqs=3))
+    reference = rt.FrozenModel(
+        run,
+        "ref",
+        role="policy",
+        source=rt.InitialWeights(actor),
+        groups=groups,
+        dtype="fp32",
+        micro_batch=rt.MicroBatch(seqs=3),
+    )
+    actor.update(rt.policy_gradient(y, torch.ones(8)), agg="token_mean")
+    models = (actor, reference)
+    apart = [model.logprob(y) for model in models]
+    assert not torch.equal(*apart)
+    packed: list[Sequence[int]] = []
+    pack = Examples.inputs
+
+    def counting(self: Examples, rows: Sequence[int], multiple: int = 1) -> ModelInputs:
+        packed.append(rows)
+        return pack(self, rows, multiple)
+
+    monkeypatch.setattr(Examples, "inputs", counting)
+    together = rt.logprobs(y, *models)
+    assert len(packed) == 3
+    assert all(torch.equal(a, b) for a, b in zip(apart, together, strict=True))
 
 
 def test_bf16_trains_float32_masters(

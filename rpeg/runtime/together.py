@@ -1,0 +1,60 @@
+"""Forward passes of several models over the same trajectories, from one packing of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from rpeg.runtime.batches.batching import microbatches
+from rpeg.runtime.batches.examples import Examples, ModelInputs
+from rpeg.runtime.errors import ModelFailure
+from rpeg.runtime.groups import device
+from rpeg.runtime.trainer import Model
+from rpeg.runtime.trajectories import Trajectories
+
+
+@dataclass(frozen=True)
+class SharedExamples(Examples):
+    """Examples whose micro-batches are packed once and stay on the device: about 60 bytes a token,
+    until the last model has read them.
+    """
+
+    _made: dict[tuple[tuple[int, ...], int], ModelInputs] = field(default_factory=dict)
+
+    @staticmethod
+    def of_trajectories(y: Trajectories, model: Model) -> SharedExamples:
+        """Those of `Examples.of`."""
+        examples = Examples.of(y, model.tokenizer)
+        return SharedExamples(
+            examples.prompt_ids, examples.tokens, examples.mask, examples.temperature
+        )
+
+    def inputs(self, rows: Sequence[int], multiple: int = 1) -> ModelInputs:
+        """See `Examples.inputs`; the same object for the same rows."""
+        key = (tuple(rows), multiple)
+        if key not in self._made:
+            self._made[key] = super().inputs(rows, multiple).to(device())
+        return self._made[key]
+
+
+def logprobs(y: Trajectories, /, *models: Model) -> tuple[Tensor, ...]:
+    """For each model [samples, max_tokens], what its `logprob(y)` gives: the same numbers.
+
+    Collective over the processes of each model, in order.
+    """
+    examples = SharedExamples.of_trajectories(y, models[0])
+    return tuple(_logprob(examples, model) for model in models)
+
+
+def _logprob(examples: SharedExamples, model: Model) -> Tensor:
+    if model.role != "policy":
+        raise ModelFailure(f"`{model.name}` is a {model.role}, which has no log-probs")
+    with model.run.clock.stage(f"logprob_{model.name}"):
+        rows, rounds = torch.arange(len(examples)), model.replica.rounds
+        parts = microbatches(rows, examples.lengths, model.micro_batch, rounds)
+        found = model.replica.per_token(examples, parts)
+    model.run.oracle.computed(model, found)
+    return found
