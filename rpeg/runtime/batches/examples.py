@@ -86,30 +86,45 @@ class Examples:
         return prompts + self.extents - 1
 
     def inputs(self, rows: Sequence[int], multiple: int = 1) -> ModelInputs:
-        """`rows`, packed; the last row is followed by zeros up to a multiple of tokens."""
+        """`rows`, packed, equal prompts once; zeros follow the last up to a multiple of tokens."""
         index = torch.tensor(rows)
         extents, width = self.extents[index], int(self.extents[index].max())
-        lengths = self.lengths[index]
-        targets, wanted = self.tokens[index, :width], torch.arange(width) < extents.unsqueeze(1)
-        starts = torch.tensor([len(self.prompt_ids[row]) for row in rows]) - 1
-        firsts = lengths.cumsum(0) - lengths + starts
-        extra = -int(lengths.sum()) % multiple
-        lengths[-1] += extra
+        wanted = torch.arange(width) < extents.unsqueeze(1)
+        input_ids, sequences = self._packed(rows, extents.tolist(), multiple)
+        starts = [len(self.prompt_ids[row]) - 1 for row in rows]
+        spans = zip(sequences, starts, extents.tolist(), strict=True)
         return ModelInputs(
-            input_ids=self._packed(rows, extents.tolist(), extra).unsqueeze(0),
-            packing=Packing.of(lengths.tolist()),
-            predicting=(firsts.unsqueeze(1) + torch.arange(width))[wanted],
-            targets=targets[wanted],
+            input_ids=input_ids.unsqueeze(0),
+            packing=Packing.of(sequences),
+            predicting=torch.cat([tokens[start : start + n] for tokens, start, n in spans]),
+            targets=self.tokens[index, :width][wanted],
             cells=wanted.flatten().nonzero().flatten(),
             mask=self.mask[index, :width],
         )
 
-    def _packed(self, rows: Sequence[int], extents: list[int], extra: int) -> Tensor:
-        """[tokens] int64: what the model reads of each row, all but its last token, and zeros."""
-        parts = []
+    def _packed(
+        self, rows: Sequence[int], extents: list[int], multiple: int
+    ) -> tuple[Tensor, list[Tensor]]:
+        """([tokens] int64 that the model reads, each row's places in it).
+
+        A row's last token is predicted, never read.
+        """
+        ids: list[int] = []
+        prompts: dict[tuple[int, ...], Tensor] = {}
+
+        def append(more: Sequence[int]) -> Tensor:
+            ids.extend(more)
+            return torch.arange(len(ids) - len(more), len(ids))
+
+        sequences = []
         for row, extent in zip(rows, extents, strict=True):
-            parts += [torch.tensor(self.prompt_ids[row]), self.tokens[row, : extent - 1]]
-        return torch.cat([*parts, torch.zeros(extra, dtype=torch.long)])
+            prompt = self.prompt_ids[row]
+            if prompt not in prompts:
+                prompts[prompt] = append(prompt)
+            completion = append(self.tokens[row, : extent - 1].tolist())
+            sequences.append(torch.cat([prompts[prompt], completion]))
+        sequences[-1] = torch.cat([sequences[-1], append([0] * (-len(ids) % multiple))])
+        return torch.tensor(ids), sequences
 
 
 def pad(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

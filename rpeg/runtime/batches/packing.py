@@ -1,4 +1,8 @@
-"""Sequences laid end to end without padding, and the rectangles in which attention sees them."""
+"""Sequences laid end to end without padding, and the rectangles in which attention sees them.
+
+Sequences may share tokens: a prompt is packed once for all its completions. What a layer computes
+of a token is the same in each of them, for no token sees a later one.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 NARROWEST = 0.75
 """A rectangle holds no sequence shorter than this part of its longest."""
@@ -21,42 +26,46 @@ class Packing:
     """
 
     places: Tensor
-    """[tokens] int64: each token's position in its sequence."""
+    """[tokens] int64: each token's position in its sequences."""
     shapes: tuple[tuple[int, int], ...]
     """(sequences, longest) of each rectangle."""
     tokens: Tensor
-    """[cells] int64: the token in each cell of all rectangles; padding cells repeat one."""
+    """[cells] int64: the token in each cell of all rectangles; padding cells hold some other."""
     cells: Tensor
     """[tokens] int64: the first cell that holds each token."""
+    again: Tensor
+    """Cells that hold a token again, int64."""
     padding: Tensor
-    """[padding cells] int64: the others."""
+    """Cells that hold padding, int64."""
 
     @staticmethod
-    def of(lengths: Sequence[int]) -> Packing:
-        """Sequences of these lengths, in this order."""
-        sizes = torch.tensor(lengths)
-        firsts = sizes.cumsum(0) - sizes
-        parts = [_rectangle(firsts[rows], sizes[rows]) for rows in _alike(sizes)]
+    def of(sequences: Sequence[Tensor]) -> Packing:
+        """Sequences of these tokens [length], each a number in 0..tokens-1."""
+        sizes = torch.tensor([len(sequence) for sequence in sequences])
+        parts = [_rectangle([sequences[k] for k in rows.tolist()]) for rows in _alike(sizes)]
         tokens = torch.cat([tokens.flatten() for tokens, _ in parts])
-        filled = torch.cat([filled.flatten() for _, filled in parts])
-        cells = torch.empty(int(sizes.sum()), dtype=torch.long)
-        cells[tokens[filled]] = filled.nonzero().flatten()
+        filled = torch.cat([filled.flatten() for _, filled in parts]).nonzero().flatten()
+        columns = torch.cat([torch.arange(t.shape[1]).expand_as(t).flatten() for t, _ in parts])
+        cells = torch.full((int(tokens.max()) + 1,), len(tokens))
+        cells.scatter_reduce_(0, tokens[filled], filled, "amin")
+        others = torch.ones(len(tokens), dtype=torch.bool).index_fill_(0, cells, False)
         return Packing(
-            places=torch.cat([torch.arange(length) for length in lengths]),
+            places=columns[cells],
             shapes=tuple((len(tokens), tokens.shape[1]) for tokens, _ in parts),
             tokens=tokens,
             cells=cells,
-            padding=(~filled).nonzero().flatten(),
+            again=filled[others[filled]],
+            padding=others.index_fill(0, filled, False).nonzero().flatten(),
         )
 
     @property
     def is_rectangle(self) -> bool:
         """The tokens are the cells of one rectangle, in order."""
-        return len(self.shapes) == 1 and not len(self.padding)
+        return len(self.shapes) == 1 and len(self.cells) == len(self.tokens)
 
     def to(self, device: torch.device) -> Packing:
         """The same on another device."""
-        parts = ("places", "tokens", "cells", "padding")
+        parts = ("places", "tokens", "cells", "again", "padding")
         return replace(self, **{part: getattr(self, part).to(device) for part in parts})
 
     def spread(self, x: Tensor) -> Iterator[Tensor]:
@@ -77,7 +86,7 @@ class Packing:
 
 
 class _Spread(torch.autograd.Function):
-    """A gather in both directions: padding cells have no say in the gradient."""
+    """A gather in both directions: few cells hold a token again, and padding has no say."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, packing: Packing) -> Tensor:
@@ -86,7 +95,10 @@ class _Spread(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return gradients[0].index_select(0, ctx.packing.cells), None
+        (gradient,), packing = gradients, ctx.packing
+        dx = gradient.index_select(0, packing.cells)
+        again = gradient.index_select(0, packing.again)
+        return dx.index_add_(0, packing.tokens[packing.again], again), None
 
 
 class _Collect(torch.autograd.Function):
@@ -97,8 +109,11 @@ class _Collect(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        spread = gradients[0].index_select(0, ctx.packing.tokens)
-        return spread.index_fill_(0, ctx.packing.padding, 0.0), None
+        (gradient,), packing = gradients, ctx.packing
+        spread = gradient.index_select(0, packing.tokens)
+        for unread in (packing.again, packing.padding):
+            spread.index_fill_(0, unread, 0.0)
+        return spread, None
 
 
 def _alike(sizes: Tensor) -> Iterator[Tensor]:
@@ -113,8 +128,8 @@ def _alike(sizes: Tensor) -> Iterator[Tensor]:
         order = order[count:]
 
 
-def _rectangle(firsts: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
+def _rectangle(sequences: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     """(token, whether it is one of the sequence's), both [sequences, longest]."""
-    steps = torch.arange(int(sizes.max()))
-    filled = steps < sizes.unsqueeze(1)
-    return firsts.unsqueeze(1) + torch.minimum(steps, sizes.unsqueeze(1) - 1), filled
+    tokens = pad_sequence(list(sequences), batch_first=True, padding_value=-1)
+    filled = tokens >= 0
+    return tokens.clamp(min=0), filled

@@ -123,3 +123,12 @@ def test_tokens_before_the_last_trained_one_are_read_even_if_masked() -> None:
     inputs = examples.inputs([0])
     assert inputs.input_ids.tolist() == [[4, 5, 6]]
     assert inputs.mask.tolist() == [[True, False, True]]
+
+
+def test_equal_prompts_are_read_once() -> None:
+    tokens = torch.tensor([[8, 9], [7, 6], [5, 0]])
+    mask = torch.tensor([[1, 1], [1, 1], [1, 0]]).bool()
+    inputs = Examples(((3, 4), (2,), (3, 4)), tokens, mask, 1.0).inputs([0, 1, 2])
+    assert inputs.input_ids.tolist() == [[3, 4, 8, 2, 7]]
+    assert inputs.predicting.tolist() == [1, 2, 3, 4, 1]
+    assert inputs.rectangle(inputs.targets).tolist() == tokens.tolist()

@@ -87,23 +87,46 @@ def test_logprob_and_entropy(groups: Groups) -> None:
     agree(lambda logits: shard.logprob(logits, targets, 0.7), plain, draw(5, 8))
 
 
-@pytest.mark.parametrize("lengths", [[5], [4, 4, 4], [3, 4, 4], [9, 2, 8, 1, 2]])
-def test_packed_sequences_come_back(lengths: list[int]) -> None:
-    packing = Packing.of(lengths)
-    tokens = sum(lengths)
-    assert packing.places.tolist() == [k for length in lengths for k in range(length)]
-    assert packing.is_rectangle == (len(set(lengths)) == 1)
-    rows = {}
-    marks = torch.stack([torch.arange(tokens), packing.places], dim=1)
-    for rectangle in packing.spread(marks):
-        for row in rectangle:
-            length = int((row[:, 1] == torch.arange(len(row))).sum())
-            rows[int(row[0, 0])] = row[:length, 0].tolist()
-    firsts = [sum(lengths[:k]) for k in range(len(lengths))]
-    found = [rows[first] for first in firsts]
-    assert found == [list(range(f, f + n)) for f, n in zip(firsts, lengths, strict=True)]
-    whole = (lambda x: packing.collect([r * 2 for r in packing.spread(x)]), lambda x: x * 2)
-    agree(*whole, draw(tokens, 2))
+def laid_out(lengths: list[int]) -> list[Tensor]:
+    return list(torch.arange(sum(lengths)).split(lengths))
+
+
+PACKED = {
+    "one": laid_out([5]),
+    "a rectangle": laid_out([4, 4, 4]),
+    "alike": laid_out([3, 4, 4]),
+    "uneven": laid_out([9, 2, 8, 1, 2]),
+    "shared": [torch.tensor([0, 1, *rest]) for rest in ([2, 3], [4, 5, 6], [], [7])],
+}
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_packed_sequences_are_the_rows_of_rectangles(name: str) -> None:
+    sequences = PACKED[name]
+    packing = Packing.of(sequences)
+    tokens = torch.arange(len(packing.places))
+    rows = [row for rectangle in packing.spread(tokens) for row in rectangle.tolist()]
+    padded = {tuple(row[: len(s)]) for s in sequences for row in rows if len(row) >= len(s)}
+    assert {tuple(s.tolist()) for s in sequences} <= padded
+    assert len(rows) == len(sequences)
+    assert all(torch.equal(packing.places[s], torch.arange(len(s))) for s in sequences)
+    assert packing.is_rectangle == (name in ("one", "a rectangle"))
+    assert torch.equal(packing.collect(list(packing.spread(tokens))), tokens)
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_gradients_find_their_way_back_through_rectangles(name: str) -> None:
+    """Sums over each row's past, as causal attention takes them; a shared token's are all alike."""
+    packing = Packing.of(PACKED[name])
+
+    def packed(x: Tensor) -> Tensor:
+        return packing.collect([rows.cumsum(dim=1) for rows in packing.spread(x)])
+
+    def plain(x: Tensor) -> Tensor:
+        sums = {int(t): x[s[: k + 1]].sum(dim=0) for s in PACKED[name] for k, t in enumerate(s)}
+        return torch.stack([sums[t] for t in range(len(x))])
+
+    agree(packed, plain, draw(len(packing.places), 2))
 
 
 def test_widened_products_are_native_ones_up_to_a_rounding(
