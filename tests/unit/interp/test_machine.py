@@ -295,7 +295,7 @@ def test_averages_and_copies(interpret: Interpret) -> None:
     pg = policy_gradient(y, adv)
     actor@i+1 = update(actor@i, pg, agg=token_mean)""",
             "",
-            r"^11:18: rpeg.collect: the reference interpreter doesn't run this operation",
+            r"^12:18: rpeg.collect: the reference interpreter doesn't run this operation",
         ),
         (SAMPLE, 'model rm = reward("tiny")', r"rpeg.model: the reference interpreter runs policy"),
         (SAMPLE, 'model old = policy("run:a/b")', r"run:a/b.*name the folder"),
