@@ -21,11 +21,6 @@ and unlike minus infinity it leaves no NaN behind in entropies.
 """
 
 
-def ban(logits: Tensor, banned: Tensor) -> Tensor:
-    """`logits` [..., vocabulary] without probability where `banned` [vocabulary] is true."""
-    return logits.masked_fill(banned, BANNED)
-
-
 class VocabShard:
     """This process's slice of the vocabulary, and sums over all slices."""
 
