@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import json
 import os
 import pickle
@@ -12,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -20,21 +18,10 @@ import torch
 
 from rpeg import runtime as rt
 from rpeg.runtime.trajectories import Row, Trajectories
+from tests.distributed import layouts_program as program
 
 PROGRAM = Path(__file__).with_name("layouts_program.py")
 ROOT = Path(__file__).parents[2]
-
-
-def load_program() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("layouts_program", PROGRAM)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-program = load_program()
 
 
 TINY: dict[str, Any] = {

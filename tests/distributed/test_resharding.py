@@ -5,14 +5,12 @@ under the layout that wrote them, to the bit.
 from __future__ import annotations
 
 import functools
-import importlib.util
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -25,6 +23,7 @@ from rpeg import runtime as rt
 from rpeg.runtime.errors import CheckpointFailure
 from rpeg.runtime.models.model_source import ModelSource
 from rpeg.runtime.state.checkpoint import load_weights, model_folder, saved_models, verified
+from tests.distributed import resharding_program as program
 from tests.unit.interp.pipelines import write_model
 
 PROGRAM = Path(__file__).with_name("resharding_program.py")
@@ -37,18 +36,6 @@ TINY = {
 }
 TOLERANCE = {"fp32": 1e-6, "bf16": 1e-3}
 """Root mean square of the difference of weights after all steps of a chain."""
-
-
-def load_program() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("resharding_program", PROGRAM)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-program = load_program()
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,7 @@ def tracked_text() -> dict[str, str]:
     [
         ("see /wor" + "k/main/x", True),
         ("pip install --index-ur" + "l=x", True),
-        ("out/work/x and a/opt/b", False),
+        ("out/wor" + "k/x and a/op" + "t/b", False),
         ("https://arxiv.org/abs/2402.03300", False),
     ],
 )

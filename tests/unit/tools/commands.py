@@ -47,3 +47,21 @@ class Shell:
     def names(self) -> set[str]:
         """Every path in the folder."""
         return {str(p.relative_to(self.folder)) for p in self.folder.rglob("*")}
+
+
+PLAN = """  plan wide on "h100-1" {
+    pool all = gpus(0..3)
+    pool cpu = cores(0..0, per_node=4)
+    y on all, par(dp=2, tp=2), engine(name=embedded)
+    r on cpu
+    lp_old on all, par(dp=2, tp=2)
+    lp_ref on all, par(dp=2, tp=2)
+    actor on all, par(dp=2, tp=2), publish(all, mode=reshard)
+    heldout_acc on all, par(dp=2, tp=2), engine(name=embedded)
+  }
+"""
+
+
+def message(err: str) -> str:
+    """The first line of what a command says."""
+    return err.splitlines()[0]
