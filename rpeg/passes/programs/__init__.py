@@ -1,0 +1,22 @@
+"""How operations of a scheduled step become instructions of a program: one function each.
+
+A room registers its functions in the table of `handlers` when it is imported, which is here.
+"""
+
+from rpeg.passes.programs import effects, functions, sampling, updates
+from rpeg.passes.programs.handlers import HANDLERS, lower
+from rpeg.passes.programs.program import Cannot, NotHere, Program
+
+publish, report = updates.publish, effects.report
+
+__all__ = [
+    "HANDLERS",
+    "Cannot",
+    "NotHere",
+    "Program",
+    "functions",
+    "lower",
+    "publish",
+    "report",
+    "sampling",
+]

@@ -1,0 +1,68 @@
+"""Measuring, writing and stopping, and when."""
+
+from xdsl.builder import Builder
+from xdsl.ir import Operation
+from xdsl.rewriter import InsertPoint
+
+from rpeg.ir.base import RpegOp
+from rpeg.ir.ops import effects as ops
+from rpeg.ir.ops import regions
+from rpeg.ir.reported import reported_rewards
+from rpeg.ir.rrt import EveryOp
+from rpeg.passes.programs.handlers import compiles, lower, title
+from rpeg.passes.programs.program import Cannot, Program
+
+
+@compiles(regions.EveryOp)
+def _every(program: Program, op: RpegOp) -> None:
+    assert isinstance(op, regions.EveryOp) and program.loop is not None
+    if op.carried:
+        raise Cannot(op, "updates and batches inside every do not compile yet")
+    steps, first = op.int_of("steps"), op.int_of("from")
+    every = program.builder.insert(EveryOp.of(program.run, program.loop.step, steps, first))
+    every.location = op.location
+    inner = program.inside(Builder(InsertPoint.at_end(every.body.block)))
+    for each in op.body.block.ops:
+        if isinstance(each, RpegOp) and not isinstance(each, regions.YieldOp):
+            lower(inner, each)
+
+
+@compiles(ops.EvalOp)
+def _eval(program: Program, op: RpegOp) -> None:
+    assert isinstance(op, ops.EvalOp)
+    if op.tools or op.int_of("max_turns") != 1:
+        raise Cannot(op, "tools and several turns do not compile yet")
+    things = [program.engine(op), program.value(op.prompts), program.value(op.scorer)]
+    made = program.call(op, "evaluate", *things, settings={"name": title(op), **op.properties})
+    program.results(op, made)
+
+
+@compiles(ops.EvalLossOp)
+def _eval_loss(program: Program, op: RpegOp) -> None:
+    things = [program.model(op), program.value(op.operands[1])]
+    made = program.call(op, "evaluate_loss", *things, settings={"name": title(op), **op.properties})
+    program.results(op, made)
+
+
+@compiles(ops.CheckpointOp)
+def _checkpoint(program: Program, op: RpegOp) -> None:
+    program.call(op, "checkpoint", receiver=program.run, settings=op.properties)
+
+
+@compiles(ops.ExportOp)
+def _export(program: Program, op: RpegOp) -> None:
+    program.call(op, "export", program.model(op), receiver=program.run, settings=op.properties)
+
+
+@compiles(ops.StopOp)
+def _stop(program: Program, op: RpegOp) -> None:
+    metric = program.value(op.operands[0])
+    program.call(op, "stop", metric, receiver=program.run, settings=op.properties)
+
+
+def report(program: Program, step: Operation) -> None:
+    """Reports the rewards of each batch of trajectories, and writes the rollouts."""
+    for op, found in reported_rewards(step):
+        fields = {v.name_hint or "reward": program.value(v) for v in found}
+        y = program.value(op.trajectories)
+        program.call(op, "report", y, receiver=program.run, keywords=fields)

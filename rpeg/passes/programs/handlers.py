@@ -1,0 +1,66 @@
+"""The table of what compiles, and what its handlers share."""
+
+from collections.abc import Callable
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute, Operation
+
+from rpeg.ir.base import RpegOp
+from rpeg.ir.ops.movement import clause_of
+from rpeg.ir.settings import python_value
+from rpeg.ir.stages import stages
+from rpeg.passes.programs.program import Cannot, Program
+
+Handler = Callable[[Program, RpegOp], None]
+HANDLERS: dict[type[RpegOp], Handler] = {}
+"""What this version compiles; an operation that is not here is refused by name."""
+
+
+def compiles(*kinds: type[RpegOp]) -> Callable[[Handler], Handler]:
+    """Registers the handler of some kinds of operations."""
+
+    def register(handler: Handler) -> Handler:
+        HANDLERS.update(dict.fromkeys(kinds, handler))
+        return handler
+
+    return register
+
+
+def lower(program: Program, op: RpegOp) -> None:
+    """Adds the instructions of one operation."""
+    handler = HANDLERS.get(type(op))
+    if handler is None:
+        raise not_yet(op)
+    handler(program, op)
+
+
+def not_yet(op: RpegOp) -> Cannot:
+    """The refusal of an operation that does not compile."""
+    return Cannot(op, f"`{op.SURFACE or op.name}` checks and prints, but does not compile yet")
+
+
+def need(op: RpegOp, name: str, value: object, why: str) -> None:
+    """Refuses a setting that this version does not compile."""
+    if op.value(name) not in (value, None):
+        shown = op.value(name)
+        raise Cannot(op, f"{op.SURFACE}: {name}={shown} {why}")
+
+
+def divides(op: Operation, size: int, what: str) -> None:
+    """Refuses a size that does not give every process an equal share."""
+    dp = _width(op)
+    if size % dp:
+        raise Cannot(op, f"{what} does not divide over {dp} processes (dp={dp})")
+
+
+def _width(op: Operation) -> int:
+    """Data-parallel width of the pipeline's layout."""
+    layouts = (clause_of(o, "par") for o in stages(op).values())
+    found = next((c for c in layouts if c is not None), None)
+    dp = python_value(found.settings.get("dp")) if found is not None else 1
+    return dp if isinstance(dp, int) else 1
+
+
+def title(op: RpegOp) -> Attribute:
+    """The name that a metric is reported under."""
+    return op.attributes.get("stage") or StringAttr(op.results[0].name_hint or op.SURFACE)

@@ -1,0 +1,99 @@
+"""A program under construction, and why an operation cannot be part of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from xdsl.builder import Builder
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from rpeg.ir.ops.movement import model_of
+from rpeg.ir.ops.sampling import GetOp
+from rpeg.ir.rrt import CallOp, LoopOp
+
+
+@dataclass
+class Cannot(Exception):
+    """An operation, or a use of it, that this version does not compile."""
+
+    op: Operation
+    why: str
+
+
+class NotHere(Exception):
+    """An operation needs what was refused already: that one message is enough."""
+
+
+@dataclass
+class Program:
+    """A program under construction: where instructions go, and what each value became."""
+
+    run: SSAValue
+    builder: Builder
+    loop: LoopOp | None = None
+    objects: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
+    """Trainers, frozen models, data and verifiers, by declared name."""
+    registers: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
+    engines: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
+    buffers: dict[Operation, SSAValue] = field(default_factory=dict[Operation, SSAValue])
+    values: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+
+    def call(
+        self,
+        at: Operation,
+        callee: str,
+        *things: SSAValue,
+        receiver: SSAValue | None = None,
+        keywords: Mapping[str, SSAValue] | None = None,
+        settings: Mapping[str, Attribute | None] | None = None,
+    ) -> CallOp:
+        """Adds an instruction; settings that are None are left out."""
+        given = {k: v for k, v in (settings or {}).items() if v is not None}
+        op = self.builder.insert(CallOp.of(callee, things, given, keywords, receiver))
+        op.location = at.location
+        return op
+
+    def results(self, op: Operation, call: CallOp) -> None:
+        """The results of an operation are those of an instruction, under the same names."""
+        for old, new in zip(op.results, call.results, strict=False):
+            self.values[old] = new
+            new.name_hint = old.name_hint
+
+    def value(self, value: SSAValue) -> SSAValue:
+        """What a value of the step became. Raises NotHere if its maker was refused."""
+        if isinstance(value.owner, GetOp):
+            return self.declared(value.owner.symbol_name)
+        if value not in self.values:
+            raise NotHere
+        return self.values[value]
+
+    def declared(self, name: str) -> SSAValue:
+        """What a declaration became. Raises NotHere if it was refused."""
+        if name not in self.objects:
+            raise NotHere
+        return self.objects[name]
+
+    def model(self, op: Operation) -> SSAValue:
+        """The trainer or frozen model that an operation works with."""
+        return self.declared(model_name(op))
+
+    def engine(self, op: Operation) -> SSAValue:
+        """The engine of the model that an operation samples from."""
+        self.model(op)
+        name = model_name(op)
+        if name not in self.engines:
+            raise Cannot(
+                op,
+                f"`{name}` samples, but no update of the step trains it: this does not compile yet",
+            )
+        return self.engines[name]
+
+    def inside(self, builder: Builder) -> "Program":
+        """The same program, with instructions going elsewhere."""
+        return replace(self, builder=builder)
+
+
+def model_name(op: Operation) -> str:
+    """The model that an operation works with."""
+    name = model_of(op)
+    assert name is not None, op.name
+    return name

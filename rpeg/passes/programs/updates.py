@@ -1,0 +1,43 @@
+"""Optimizer steps, and weights on their way to an engine."""
+
+from xdsl.ir import Operation, SSAValue
+
+from rpeg.ir.base import RpegOp
+from rpeg.ir.ops.movement import PublishOp
+from rpeg.ir.ops.updates import UpdateOp
+from rpeg.ir.types import DemosType, TrajectoriesType
+from rpeg.passes.programs.handlers import compiles, divides, need
+from rpeg.passes.programs.program import Program, model_name
+
+
+@compiles(UpdateOp)
+def _update(program: Program, op: RpegOp) -> None:
+    assert isinstance(op, UpdateOp)
+    need(op, "routing", "free", "does not compile yet")
+    for loss in op.losses:
+        size, parts = _samples(loss), op.int_of("minibatches")
+        divides(op, size // parts, f"a minibatch of {size} / {parts} = {size // parts} samples")
+    terms = [program.value(v) for v in op.losses]
+    program.call(op, "update", *terms, receiver=program.model(op), settings=op.properties)
+
+
+def _samples(loss: SSAValue) -> int:
+    """Samples that a loss trains on."""
+    batch = loss.owner.operands[0].type if isinstance(loss.owner, Operation) else None
+    if isinstance(batch, TrajectoriesType):
+        return batch.prompts.data * batch.n
+    return batch.size.data if isinstance(batch, DemosType) else 0
+
+
+@compiles(PublishOp)
+def _publish(program: Program, op: RpegOp) -> None:
+    publish(program, op, model_name(op))
+
+
+def publish(program: Program, at: Operation, model: str) -> None:
+    """A publish is a pair for the engine: swap the weights, reset the prefix cache."""
+    trainer = program.declared(model)
+    register, engine = program.registers[model], program.engines[model]
+    program.call(at, "publish", trainer, receiver=register)
+    program.call(at, "swap_weights", register, receiver=engine)
+    program.call(at, "reset_prefix_cache", receiver=engine)
