@@ -6,7 +6,9 @@ from xdsl.ir import Dialect
 
 from rpeg.ir.attributes import BytesAttr, RecordAttr, SecondsAttr
 from rpeg.ir.base import CheckedOp
+from rpeg.ir.buffer_type import BufferType
 from rpeg.ir.ops import (
+    buffers,
     declare,
     effects,
     fuse,
@@ -32,10 +34,11 @@ FAMILIES = (
     regions,
     plan,
     movement,
+    buffers,
     fuse,
 )
 
 OPERATIONS: tuple[type[CheckedOp], ...] = tuple(op for family in FAMILIES for op in family.OPS)
 """Every operation, in the order of the documentation."""
 
-Rpeg = Dialect("rpeg", list(OPERATIONS), [*TYPES, SecondsAttr, BytesAttr, RecordAttr])
+Rpeg = Dialect("rpeg", list(OPERATIONS), [*TYPES, BufferType, SecondsAttr, BytesAttr, RecordAttr])

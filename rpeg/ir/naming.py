@@ -70,7 +70,7 @@ def trajectories_of(value: SSAValue) -> SSAValue | None:
     owner = value.owner
     if isinstance(owner, Block):
         return None
-    if owner.name == "rpeg.generate":
+    if owner.name in ("rpeg.generate", "rpeg.pop"):
         return owner.results[0]
     if owner.name == "rpeg.fuse":
         inside = (r for op in owner.regions[0].block.ops for r in op.results)

@@ -2,8 +2,8 @@
 
 A pattern is text such as `tok.reward | seq.reward`: alternatives of a kind, optionally with a
 second word. Kinds of values: model data verifier tool state (declared), prompts demos traj tok seq
-loss metric (of a step). Kinds of other arguments: uri (a source), init (a model's initial weights),
-range, stage, pool.
+loss metric buffer (of a step). Kinds of other arguments: uri (a source), init (a model's initial
+weights), range, stage, pool.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from xdsl.ir import Attribute
 from rpeg.ir.types import FlowType
 
 DECLARED = ("model", "data", "verifier", "tool", "state")
+WITHOUT_SURFACE = (("cursor", ""), ("buffer", ""))
+"""Alternatives that a message leaves out where there are others: no text has them."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Pattern:
     @property
     def noun(self) -> str:
         """What a message calls it: `per-token reward or per-response reward`."""
-        shown = [a for a in self.alternatives if a != ("cursor", "")]
+        shown = [a for a in self.alternatives if a not in WITHOUT_SURFACE] or self.alternatives
         return " or ".join(dict.fromkeys(_noun(kind, what) for kind, what in shown))
 
 
@@ -63,7 +65,7 @@ def _noun(kind: str, what: str) -> str:
             return f"{what} data"
         case "tool":
             return f"a tool ({what})" if what else "a tool"
-        case "state" | "verifier" | "loss":
+        case "state" | "verifier" | "loss" | "buffer":
             return f"a {kind}"
         case "uri":
             return 'a source "scheme:rest"'

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from xdsl.ir import Operation
 
+from rpeg.ir.buffer_type import BufferType
 from rpeg.ir.declared import declaration, declarations, symbol_name
 from rpeg.ir.ops.sampling import GetOp
 from rpeg.ir.ops.step import StepOp, state_key
@@ -30,7 +31,8 @@ def _names(op: Operation) -> Iterator[str]:
         case GetOp():
             yield op.symbol_name
         case StepOp():
-            keys = (state_key(state.type) for state in op.states)
+            types = (state.type for state in op.states)
+            keys = (state_key(t) for t in types if not isinstance(t, BufferType))
             yield from dict.fromkeys(key[1] for key in keys if key is not None)
         case _:
             pass

@@ -384,6 +384,13 @@ class TrajectoriesType(FlowType):
             self.model, prompts, self.group, self.truncated, self.low, self.high
         )
 
+    def aged(self, steps: int) -> TrajectoriesType:
+        """The same after a wait of up to so many steps."""
+        oldest = self.high.data + steps
+        return TrajectoriesType(
+            self.model, self.prompts, self.group, self.truncated, self.low, oldest
+        )
+
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():

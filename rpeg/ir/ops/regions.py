@@ -29,7 +29,7 @@ from rpeg.ir.types import (
 )
 from rpeg.ir.violations import Violation
 
-STATES = "model | opt | cursor | state"
+STATES = "model | opt | cursor | state | buffer"
 
 
 def _carried() -> Sequence[SSAValue]:

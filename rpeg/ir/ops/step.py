@@ -12,12 +12,19 @@ from xdsl.traits import NoTerminator
 
 from rpeg.ir import violations
 from rpeg.ir.base import CheckedOp
+from rpeg.ir.buffer_type import BufferType
 from rpeg.ir.ops.regions import YieldOp
 from rpeg.ir.patterns import describe
 from rpeg.ir.types import CursorType, OptimizerType, StateType, WeightsType, is_unknown
 from rpeg.ir.violations import Violation
 
-KEPT: tuple[type[Attribute], ...] = (WeightsType, OptimizerType, CursorType, StateType)
+KEPT: tuple[type[Attribute], ...] = (
+    WeightsType,
+    OptimizerType,
+    CursorType,
+    StateType,
+    BufferType,
+)
 
 
 def state_key(value_type: Attribute) -> tuple[str, str] | None:
@@ -27,6 +34,8 @@ def state_key(value_type: Attribute) -> tuple[str, str] | None:
             return value_type.KIND, value_type.owner
         case CursorType() | StateType():
             return value_type.KIND, value_type.symbol
+        case BufferType():
+            return value_type.KIND, value_type.title
         case _:
             return None
 

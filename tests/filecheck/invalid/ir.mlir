@@ -172,3 +172,31 @@ rpeg.pipeline @ranks {
     rpeg.yield %actor, %train_1
   }
 }
+
+// -----
+
+rpeg.pipeline @buffers {
+  rpeg.model @actor policy("x")
+  rpeg.data @train prompts("y")
+  rpeg.step i < 3 (%actor : !rpeg.weights<@actor, policy>, %train : !rpeg.cursor<@train, prompts>, %queue : !rpeg.buffer<@queue, capacity = 2, age = 1, fifo, [!rpeg.traj<@actor, 1, n = 1>, !rpeg.tok<logprob, @actor sampled>]>) {
+    %q, %train_1 = rpeg.batch %train {size = 4}
+    %y, %lp = rpeg.generate %actor, %q {max_tokens = 8}
+    %p, %train_2 = rpeg.batch %train_1 {size = 1}
+    %x, %lx = rpeg.generate %actor, %p {max_tokens = 8}
+    // expected-error@+1:26 {{`queue` holds 2 groups, and 4 are pushed at once: this never ends; write capacity = 4 or more}}
+    %queue_1 = rpeg.push %queue, %y, %lp
+    // expected-error@+1:5 {{`queue` holds 2 values a group; 1 are pushed}}
+    %queue_2 = rpeg.push %queue, %y
+    %old = rpeg.logprob %actor, %x
+    // expected-error@+1:38 {{`queue` holds !rpeg.tok<logprob, @actor sampled> here; `old` is !rpeg.tok<logprob, @actor> a group}}
+    %queue_3 = rpeg.push %queue, %x, %old
+    // expected-error@+1:42 {{`queue` holds 2 groups, one pop takes 3: this never starts; write capacity = 3 or more}}
+    %z, %lz, %queue_4 = rpeg.pop %queue {groups = 3}
+    rpeg.yield %actor, %train_2, %queue
+  }
+}
+
+// -----
+
+// expected-error@+1:15 {{a buffer's first row is the trajectories of one prompt}}
+rpeg.get @x : !rpeg.buffer<@q, capacity = 2, age = 1, fifo, [!rpeg.seq<reward>]>
