@@ -11,12 +11,16 @@ export OMP_NUM_THREADS ?= 1
 export GLOO_SOCKET_IFNAME ?= lo
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint format docs-check wheel clean
+.PHONY: help setup mlir-opt demo test test-slow lint format docs-check wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
 setup: $(READY) ## make .venv with the pinned versions (the other targets do this themselves)
+
+mlir-opt: ## install MLIR's own mlir-opt 19, which some tests need (Debian, as root)
+	@command -v mlir-opt-19 >/dev/null || { apt-get update -qq \
+	  && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends mlir-19-tools; }
 
 demo: $(READY) ## train a small model by reinforcement, and watch it learn
 	@$(BIN)/python examples/demo.py

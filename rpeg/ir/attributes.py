@@ -44,11 +44,17 @@ class SecondsAttr(ParametrizedAttribute):
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
-            printer.print_string(repr(self.seconds.data))
+            printer.print_string(_decimal(self.seconds.data))
 
     def verify(self) -> None:
         if self.seconds.data < 0:
             raise VerifyException("a time can't be negative")
+
+
+def _decimal(number: float) -> str:
+    """The shortest text that MLIR reads as this number: `1e-05` needs a point, `1.0e-05`."""
+    text = repr(number)
+    return text if "." in text else text.replace("e", ".0e")
 
 
 @irdl_attr_definition

@@ -17,8 +17,8 @@ from xdsl.ir import Attribute, AttributeInvT, Operation, SSAValue, TypeAttribute
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.parser.generic_parser import ParserState
 from xdsl.utils.exceptions import ParseError, VerifyException
-from xdsl.utils.lexer import Input, Span
-from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
+from xdsl.utils.lexer import Input, Span, Token
+from xdsl.utils.mlir_lexer import MLIRLexer, MLIRToken, MLIRTokenKind, StringLiteral
 
 from rpeg.ir import violations
 from rpeg.ir.diagnostics import Diagnostic, Position
@@ -58,9 +58,22 @@ class Lines:
 
 
 class _Lexer(MLIRLexer):
-    """xDSL's lexer, whose time on a string without an end is exponential in its length."""
+    """xDSL's lexer, whose time on a string without an end is exponential in its length, and which
+    takes a string with escapes such as `\\C3\\A9` for bytes, even where they spell text.
+    """
 
     _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
+
+    def _lex_string_literal(self, start_pos: int) -> MLIRToken:
+        token = super()._lex_string_literal(start_pos)
+        literal = StringLiteral.from_span(token.span)
+        if token.kind is not MLIRTokenKind.BYTES_LIT or literal is None:
+            return token
+        try:
+            literal.bytes_contents.decode()
+        except UnicodeDecodeError:
+            return token
+        return Token(MLIRTokenKind.STRING_LIT, literal)
 
 
 @dataclass

@@ -127,7 +127,8 @@ class WeightsType(FlowType):
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
-            printer.print_string(f"@{self.owner}, {self.what}")
+            printer.print_symbol_name(self.owner)
+            printer.print_string(f", {self.what}")
             _print_lag(printer, self.low, self.high)
 
     def verify(self) -> None:
@@ -154,7 +155,8 @@ class _Named(FlowType):
         symbol, word = self.parameters
         assert isinstance(symbol, SymbolRefAttr) and isinstance(word, StringAttr)
         with printer.in_angle_brackets():
-            printer.print_string(f"@{symbol_text(symbol)}, {word.data}")
+            printer.print_symbol_name(symbol_text(symbol))
+            printer.print_string(f", {word.data}")
 
     @property
     def symbol(self) -> str:
@@ -233,7 +235,7 @@ class _OfModel(FlowType):
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
-            printer.print_string(f"@{self.owner}")
+            printer.print_symbol_name(self.owner)
 
     @property
     def owner(self) -> str:
@@ -278,7 +280,8 @@ class LossType(FlowType):
 
     def print_parameters(self, printer: Printer) -> None:
         if self.owner:
-            printer.print_string(f"<@{self.owner}>")
+            with printer.in_angle_brackets():
+                printer.print_symbol_name(self.owner)
 
 
 @irdl_attr_definition
@@ -406,8 +409,9 @@ class TrajectoriesType(FlowType):
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
+            printer.print_symbol_name(self.owner)
             cut = " cut" if self.cut else ""
-            printer.print_string(f"@{self.owner}{cut}, {self.prompts.data}, n = {self.n}")
+            printer.print_string(f"{cut}, {self.prompts.data}, n = {self.n}")
             _print_lag(printer, self.low, self.high)
 
 
@@ -463,8 +467,11 @@ class TokenFieldType(FlowType):
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
-            owner = f", @{self.owner}" if self.owner else ""
-            printer.print_string(f"{self.what}{owner}{' sampled' if self.sampled else ''}")
+            printer.print_string(self.what)
+            if self.owner:
+                printer.print_string(", ")
+                printer.print_symbol_name(self.owner)
+                printer.print_string(" sampled" if self.sampled else "")
 
 
 @irdl_attr_definition

@@ -172,9 +172,11 @@ class DeclareOp(CheckedOp):
         return cls.create(properties={**settings, **properties}, attributes=notes)
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(f" @{self.title} {self.form_name}(")
+        printer.print_string(" ")
+        printer.print_symbol_name(self.title)
+        printer.print_string(f" {self.form_name}(")
         if self.initial is not None:
-            printer.print_string(f"@{self.initial}")
+            printer.print_symbol_name(self.initial)
         elif self.source is not None:
             printer.print_attribute(self.source)
         printer.print_string(")")

@@ -74,7 +74,9 @@ class RanksOp(CheckedOp):
 
     def print(self, printer: Printer) -> None:
         first, last = self.ranks.start, self.ranks.stop - 1
-        printer.print_string(f" @{self.title} {first} to {last}")
+        printer.print_string(" ")
+        printer.print_symbol_name(self.title)
+        printer.print_string(f" {first} to {last}")
         if self.attributes:
             printer.print_string(" ")
             printer.print_attr_dict(self.attributes)

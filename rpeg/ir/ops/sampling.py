@@ -85,7 +85,8 @@ class GetOp(RpegOp):
         return op
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(f" @{self.symbol_name}")
+        printer.print_string(" ")
+        printer.print_symbol_name(self.symbol_name)
         print_settings(printer, {}, self.attributes)
         printer.print_string(" : ")
         printer.print_attribute(self.results[0].type)
