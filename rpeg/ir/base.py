@@ -38,8 +38,8 @@ from rpeg.ir.checks import setting_violations
 from rpeg.ir.naming import name_of, shown, trajectories_of
 from rpeg.ir.patterns import Operand, Pattern, describe
 from rpeg.ir.settings import Kind, Python, Setting, python_value
-from rpeg.ir.signature import Scope, Signature
-from rpeg.ir.types import UnknownType, WeightsType, is_unknown
+from rpeg.ir.signature import SCOPES, Scope, Signature
+from rpeg.ir.types import ScopedType, UnknownType, WeightsType, is_unknown
 from rpeg.ir.violations import RuleBroken, Violation
 
 # ---- definition helpers --------------------------------------------------------------------------
@@ -228,12 +228,19 @@ class RpegOp(CheckedOp):
         """Inferred result types, or UnknownType for each where operands or settings do not fit."""
         sound = not any(is_unknown(v.type) for v in self.operands)
         if sound and next(self.misfits(), None) is None:
-            return self.infer()
+            return self.inferred()
         return [UnknownType()] * self.result_count()
 
     def infer(self) -> Sequence[Attribute]:
         """Types of the results, from operands and settings that fit the signature."""
         return ()
+
+    def inferred(self) -> Sequence[Attribute]:
+        """Types of the results; fields are of no smaller unit than the operation and its operands.
+        """
+        units = [v.type.scope for v in self.operands if isinstance(v.type, ScopedType)]
+        widest = max((self.SCOPE, *units), key=SCOPES.index)
+        return [t.over(widest) if isinstance(t, ScopedType) else t for t in self.infer()]
 
     def result_count(self) -> int:
         """How many results there are, hidden ones included."""
@@ -352,7 +359,7 @@ class RpegOp(CheckedOp):
         count = self.result_count()
         if len(self.results) != count:
             yield Violation(f"{self.word} gives {count} results here, not {len(self.results)}")
-        for index, (found, wanted) in enumerate(zip(self.results, self.infer(), strict=False)):
+        for index, (found, wanted) in enumerate(zip(self.results, self.inferred(), strict=False)):
             if found.type != wanted and not is_unknown(found.type):
                 yield Violation(
                     f"result {index + 1} is {found.type}; from its operands it is {wanted}",

@@ -158,7 +158,7 @@ _ROWS = (
         "importance",
         "",
         ("Trajectories", "TokenField", "TokenField"),
-        settings=("cap", "mode", "level"),
+        settings=("floor", "cap", "mode", "level"),
         results=("TokenField",),
     ),
     Instruction(

@@ -22,6 +22,8 @@ from rpeg.ir.settings import (
     word,
 )
 from rpeg.ir.signature import Signature, signature
+from rpeg.ir.staleness import BOUNDS, OVERFLOWS
+from rpeg.ir.staleness import OLD_SPANS as FATES
 
 
 def need(name: str, kind: Kind, least: float | None = None) -> Setting:
@@ -45,8 +47,7 @@ def _table(*rows: Signature) -> Mapping[str, Signature]:
     return {row.name: row for row in rows}
 
 
-OVERFLOW = word("wait", "resume", "drop", "truncate", "defer")
-BOUND = word("strict", "head")
+BOUND, OVERFLOW, OLD_SPANS = word(*BOUNDS), word(*OVERFLOWS), word(*FATES)
 
 RECORDS = _table(
     signature(
@@ -86,6 +87,7 @@ ALLOW = _table(
         need("staleness", INT, 0),
         has("bound", BOUND, "strict"),
         has("overflow", OVERFLOW, "wait"),
+        may("old_spans", OLD_SPANS),
     ),
     signature(
         "actor_critic_sharing",

@@ -17,6 +17,8 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from rpeg.ir.staleness import WORDS
+
 NEXT = -1
 """The lag of a version that the step itself makes."""
 
@@ -43,10 +45,15 @@ def _parse_symbol(parser: AttrParser) -> SymbolRefAttr:
 
 
 def _parse_lag(parser: AttrParser) -> tuple[IntAttr, IntAttr]:
-    """`, lag = 0..2` where present, else the current version."""
+    """`, lag = [0, 2]` where present, else the current version."""
     if parser.parse_optional_punctuation(",") is None:
         return IntAttr(0), IntAttr(0)
     parser.parse_keyword("lag")
+    return _parse_range(parser)
+
+
+def _parse_range(parser: AttrParser) -> tuple[IntAttr, IntAttr]:
+    """`= [0, 2]`."""
     parser.parse_punctuation("=")
     parser.parse_punctuation("[")
     low = parser.parse_integer(allow_boolean=False)
@@ -70,6 +77,32 @@ class FlowType(ParametrizedAttribute, TypeAttribute):
     def what(self) -> str:
         """The second word of a pattern: a role, a field's meaning; empty if there is none."""
         return ""
+
+
+def _parse_scope(parser: AttrParser) -> StringAttr:
+    """`, group` or `, batch` where present, else sample."""
+    if parser.parse_optional_punctuation(",") is None:
+        return StringAttr("sample")
+    return StringAttr(parser.parse_identifier())
+
+
+class ScopedType(FlowType):
+    """A type with the smallest unit on which its value can be computed: sample, group or batch."""
+
+    unit: StringAttr
+
+    @property
+    def scope(self) -> str:
+        """sample, group or batch."""
+        return self.unit.data
+
+    def over(self, scope: str) -> ScopedType:
+        """The same over a larger unit."""
+        return type(self).new([*self.parameters[:-1], StringAttr(scope)])
+
+    def _print_scope(self, printer: Printer) -> None:
+        if self.scope != "sample":
+            printer.print_string(f", {self.scope}")
 
 
 @irdl_attr_definition
@@ -255,15 +288,16 @@ class OptimizerType(_OfModel):
 
 
 @irdl_attr_definition
-class LossType(FlowType):
-    """A summand of a loss; of one model, unless it fits any: `!rpeg.loss<@actor>`, `!rpeg.loss`."""
+class LossType(ScopedType):
+    """A summand of a loss; of one model, unless it fits any: `!rpeg.loss<@actor, group>`."""
 
     name = "rpeg.loss"
     KIND: ClassVar[str] = "loss"
     owner_name: StringAttr = param_def(converter=_text)
+    unit: StringAttr = param_def(converter=_text)
 
-    def __init__(self, owner_name: str | StringAttr) -> None:
-        super().__init__(owner_name)
+    def __init__(self, owner_name: str | StringAttr, unit: str | StringAttr = "sample") -> None:
+        super().__init__(owner_name, unit)
 
     @property
     def owner(self) -> str:
@@ -273,15 +307,21 @@ class LossType(FlowType):
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         if parser.parse_optional_punctuation("<") is None:
-            return (StringAttr(""),)
-        name = parser.parse_symbol_name()
+            return (StringAttr(""), StringAttr("sample"))
+        owner = parser.parse_optional_symbol_name()
+        unit = _parse_scope(parser) if owner else StringAttr(parser.parse_identifier())
         parser.parse_punctuation(">")
-        return (name,)
+        return (owner or StringAttr(""), unit)
 
     def print_parameters(self, printer: Printer) -> None:
-        if self.owner:
-            with printer.in_angle_brackets():
-                printer.print_symbol_name(self.owner)
+        if not self.owner and self.scope == "sample":
+            return
+        with printer.in_angle_brackets():
+            if not self.owner:
+                printer.print_string(self.scope)
+                return
+            printer.print_symbol_name(self.owner)
+            self._print_scope(printer)
 
 
 @irdl_attr_definition
@@ -329,9 +369,11 @@ def _parse_size(parser: AttrParser) -> IntAttr:
 
 @irdl_attr_definition
 class TrajectoriesType(FlowType):
-    """Completions sampled from a policy: `!rpeg.traj<@actor, 64, n = 8, lag = [0, 2]>`.
+    """Completions sampled from a policy: `!rpeg.traj<@actor, 64, n = 8, lag = [0, 2] strict wait>`.
 
-    `cut` stands after the policy if tokens were sampled from a truncated distribution.
+    `cut` stands after the policy if tokens were sampled from a truncated distribution. Behind a
+    window stand its bound, its overflow and what befalls old spans; then `multi` if one sample may
+    hold spans of several versions, and the datatype that they were sampled in unless it is bf16.
     """
 
     name = "rpeg.traj"
@@ -342,6 +384,9 @@ class TrajectoriesType(FlowType):
     truncated: IntAttr = param_def(converter=_int)
     low: IntAttr = param_def(converter=_int)
     high: IntAttr = param_def(converter=_int)
+    window: StringAttr = param_def(converter=_text)
+    spans: StringAttr = param_def(converter=_text)
+    precision: StringAttr = param_def(converter=_text)
 
     def __init__(
         self,
@@ -351,14 +396,12 @@ class TrajectoriesType(FlowType):
         truncated: int | IntAttr,
         low: int | IntAttr,
         high: int | IntAttr,
+        window: str | StringAttr = "",
+        spans: str | StringAttr = "single",
+        precision: str | StringAttr = "bf16",
     ) -> None:
         super().__init__(
-            model,
-            prompts,
-            group,
-            truncated,
-            low,
-            high,
+            model, prompts, group, truncated, low, high, window, spans, precision
         )
 
     @property
@@ -381,18 +424,31 @@ class TrajectoriesType(FlowType):
         """Least and greatest lag of the weights they were sampled from, in steps."""
         return self.low.data, self.high.data
 
+    @property
+    def bound(self) -> str:
+        """What holds the greatest lag, strict or head; empty without a window."""
+        return self.window.data.partition(" ")[0]
+
+    @property
+    def multi(self) -> bool:
+        """Whether one sample may hold spans of several versions."""
+        return self.spans.data == "multi"
+
+    @property
+    def dtype(self) -> str:
+        """The datatype of the weights that they were sampled from."""
+        return self.precision.data
+
     def resized(self, prompts: int) -> TrajectoriesType:
         """The same with another number of prompts."""
-        return TrajectoriesType(
-            self.model, prompts, self.group, self.truncated, self.low, self.high
-        )
+        model, _, *rest = self.parameters
+        return TrajectoriesType.new([model, IntAttr(prompts), *rest])
 
     def aged(self, steps: int) -> TrajectoriesType:
         """The same after a wait of up to so many steps."""
-        oldest = self.high.data + steps
-        return TrajectoriesType(
-            self.model, self.prompts, self.group, self.truncated, self.low, oldest
-        )
+        *before, _, window, spans, precision = self.parameters
+        oldest = IntAttr(self.high.data + steps)
+        return TrajectoriesType.new([*before, oldest, window, spans, precision])
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
@@ -405,7 +461,7 @@ class TrajectoriesType(FlowType):
             parser.parse_keyword("n")
             parser.parse_punctuation("=")
             n = IntAttr(parser.parse_integer(allow_boolean=False, allow_negative=False))
-            return (model, prompts, n, cut, *_parse_lag(parser))
+            return (model, prompts, n, cut, *_parse_ages(parser))
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
@@ -413,11 +469,30 @@ class TrajectoriesType(FlowType):
             cut = " cut" if self.cut else ""
             printer.print_string(f"{cut}, {self.prompts.data}, n = {self.n}")
             _print_lag(printer, self.low, self.high)
+            printer.print_string(f" {self.window.data}" if self.window.data else "")
+            printer.print_string(", multi" if self.multi else "")
+            printer.print_string(f", {self.dtype}" if self.dtype != "bf16" else "")
+
+
+def _parse_ages(parser: AttrParser) -> Sequence[Attribute]:
+    """(low, high, window, spans, dtype) behind the number of completions."""
+    low, high, window, spans, dtype = IntAttr(0), IntAttr(0), "", "single", "bf16"
+    while parser.parse_optional_punctuation(",") is not None:
+        match parser.parse_identifier():
+            case "lag":
+                low, high = _parse_range(parser)
+                found = (parser.parse_optional_keyword_in(words) for words in WORDS.values())
+                window = " ".join(filter(None, found))
+            case "multi":
+                spans = "multi"
+            case word:
+                dtype = word
+    return low, high, StringAttr(window), StringAttr(spans), StringAttr(dtype)
 
 
 @irdl_attr_definition
-class TokenFieldType(FlowType):
-    """A number for each token: `!rpeg.tok<logprob, @actor sampled>`, `!rpeg.tok<advantage>`.
+class TokenFieldType(ScopedType):
+    """A number for each token: `!rpeg.tok<logprob, @actor sampled>`, `!rpeg.tok<advantage, batch>`.
 
     A log-prob carries the model that made it, and whether it was recorded while sampling.
     """
@@ -427,14 +502,16 @@ class TokenFieldType(FlowType):
     meaning: StringAttr = param_def(converter=_text)
     owner_name: StringAttr = param_def(converter=_text)
     recorded: IntAttr = param_def(converter=_int)
+    unit: StringAttr = param_def(converter=_text)
 
     def __init__(
         self,
         meaning: str | StringAttr,
         owner_name: str | StringAttr,
         recorded: int | IntAttr,
+        unit: str | StringAttr = "sample",
     ) -> None:
-        super().__init__(meaning, owner_name, recorded)
+        super().__init__(meaning, owner_name, recorded, unit)
 
     @staticmethod
     def of(meaning: str, owner: str = "", sampled: bool = False) -> TokenFieldType:
@@ -460,10 +537,12 @@ class TokenFieldType(FlowType):
         with parser.in_angle_brackets():
             meaning = StringAttr(parser.parse_identifier())
             if parser.parse_optional_punctuation(",") is None:
-                return (meaning, StringAttr(""), IntAttr(0))
-            owner = parser.parse_symbol_name()
+                return (meaning, StringAttr(""), IntAttr(0), StringAttr("sample"))
+            owner = parser.parse_optional_symbol_name()
+            if owner is None:
+                return (meaning, StringAttr(""), IntAttr(0), StringAttr(parser.parse_identifier()))
             sampled = parser.parse_optional_keyword("sampled") is not None
-            return (meaning, owner, IntAttr(int(sampled)))
+            return (meaning, owner, IntAttr(int(sampled)), _parse_scope(parser))
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
@@ -472,18 +551,20 @@ class TokenFieldType(FlowType):
                 printer.print_string(", ")
                 printer.print_symbol_name(self.owner)
                 printer.print_string(" sampled" if self.sampled else "")
+            self._print_scope(printer)
 
 
 @irdl_attr_definition
-class ResponseFieldType(FlowType):
-    """A number for each response: `!rpeg.seq<reward>`."""
+class ResponseFieldType(ScopedType):
+    """A number for each response: `!rpeg.seq<reward>`, `!rpeg.seq<advantage, group>`."""
 
     name = "rpeg.seq"
     KIND: ClassVar[str] = "seq"
     meaning: StringAttr = param_def(converter=_text)
+    unit: StringAttr = param_def(converter=_text)
 
-    def __init__(self, meaning: str | StringAttr) -> None:
-        super().__init__(meaning)
+    def __init__(self, meaning: str | StringAttr, unit: str | StringAttr = "sample") -> None:
+        super().__init__(meaning, unit)
 
     @property
     def what(self) -> str:
@@ -492,10 +573,12 @@ class ResponseFieldType(FlowType):
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():
-            return (StringAttr(parser.parse_identifier()),)
+            return (StringAttr(parser.parse_identifier()), _parse_scope(parser))
 
     def print_parameters(self, printer: Printer) -> None:
-        printer.print_string(f"<{self.what}>")
+        with printer.in_angle_brackets():
+            printer.print_string(self.what)
+            self._print_scope(printer)
 
 
 @irdl_attr_definition

@@ -86,6 +86,7 @@ def importance(op: ops.ImportanceOp, frame: Frame) -> tuple[Tensor]:
         frame.tensor(op.current),
         frame.tensor(op.behaviour),
         _mask(op.behaviour, frame),
+        floor=op.float_of("floor"),
         cap=op.float_of("cap"),
         mode=cast(Literal["truncate", "mask"], op.value("mode")),
         level=cast(Literal["token", "sequence"], op.value("level")),

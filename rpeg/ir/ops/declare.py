@@ -29,6 +29,7 @@ from rpeg.ir.patterns import operands
 from rpeg.ir.records import ALLOW, EXPECT, RULES, SCHEMES
 from rpeg.ir.settings import DURATION, FLOAT, INT, TEXT, Setting, record, word
 from rpeg.ir.signature import Signature
+from rpeg.ir.staleness import old_spans_violations
 from rpeg.ir.types import WeightsType, symbol_text
 from rpeg.ir.violations import Violation, hint
 
@@ -370,6 +371,8 @@ class AllowOp(CheckedOp):
             yield Violation(f"`{kind}` is not a permission{hint(kind, ALLOW)}")
             return
         yield from record_violations(self.permission, signature)
+        words = {k: v.data for k, v in self.permission.settings.items() if isinstance(v, StringAttr)}
+        yield from old_spans_violations(words)
 
 
 @irdl_op_definition

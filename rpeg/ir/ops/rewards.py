@@ -167,12 +167,13 @@ class WhitenOp(RpegOp):
 
 @irdl_op_definition
 class ImportanceOp(RpegOp):
-    """Off-policy correction: truncated importance sampling, or masking."""
+    """Off-policy correction: weights above the cap are cut, or those outside of a band masked."""
 
     name = "rpeg.importance"
     SURFACE: ClassVar[str] = "importance"
     current = operand("tok.logprob")
     behaviour = operand("tok.logprob")
+    floor = setting(FLOAT, 0.0, least=0.0)
     cap = setting(FLOAT, 2.0, least=0.0)
     mode = setting(word("truncate", "mask"), "truncate")
     level = setting(word("token", "sequence"), "token")
@@ -183,6 +184,7 @@ class ImportanceOp(RpegOp):
         return [TokenFieldType.of("weight", _token(self.current.type).owner)]
 
     def rules(self) -> Iterator[Violation]:
+        yield from self._band_rules()
         current, behaviour = _token(self.current.type), _token(self.behaviour.type)
         if not behaviour.sampled:
             yield Violation(
@@ -195,6 +197,19 @@ class ImportanceOp(RpegOp):
                 f"importance needs logprob({behaviour.owner}@{index_name(self)}, ...) first, the "
                 "log-probs of the trained weights",
                 violations.operand(0),
+            )
+
+    def _band_rules(self) -> Iterator[Violation]:
+        floor, cap = self.float_of("floor"), self.float_of("cap")
+        if floor > cap:
+            yield Violation(
+                f"floor={floor:g} is above cap={cap:g}: nothing would be trained on",
+                violations.setting("floor"),
+            )
+        elif floor > 0 and self.value("mode") != "mask":
+            yield Violation(
+                f"floor={floor:g} masks weights below it: write mode=mask, or remove it",
+                violations.setting("floor"),
             )
 
 

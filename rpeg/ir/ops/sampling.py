@@ -17,9 +17,10 @@ from rpeg.ir.base import RpegOp, gives, hidden_result, many, maybe, operand, req
 from rpeg.ir.declared import declaration
 from rpeg.ir.naming import name_of
 from rpeg.ir.ops.declare import DeclareOp
-from rpeg.ir.records import BOUND, OVERFLOW
+from rpeg.ir.records import BOUND, OLD_SPANS, OVERFLOW
 from rpeg.ir.settings import FLOAT, INT, TEXT, list_of, word
 from rpeg.ir.signature import Scope
+from rpeg.ir.staleness import WORDS, old_spans_violations
 from rpeg.ir.types import (
     CursorType,
     DataType,
@@ -174,6 +175,7 @@ class GenerateOp(RpegOp):
     dtype = setting(word("bf16", "fp8", "fp32"), "bf16")
     bound = maybe(BOUND)
     overflow = maybe(OVERFLOW)
+    old_spans = maybe(OLD_SPANS)
     routing = setting(word("free", "record"), "free")
     seed = setting(INT, 0)
     trajectories = gives("traj")
@@ -184,9 +186,18 @@ class GenerateOp(RpegOp):
         weights, prompts = self.weights.type, self.prompts.type
         assert isinstance(weights, WeightsType) and isinstance(prompts, PromptsType)
         cut = self.float_of("top_p") < 1.0 or self.float_of("temperature") == 0.0
-        low, high = weights.lag
+        low, high = (max(lag, 0) for lag in weights.lag)
+        window = self._window()
         y = TrajectoriesType(
-            weights.model, prompts.size, self.int_of("n"), int(cut), max(low, 0), max(high, 0)
+            weights.model,
+            prompts.size,
+            self.int_of("n"),
+            int(cut),
+            low,
+            high,
+            window=" ".join(window.values()),
+            spans="multi" if window.get("overflow") == "resume" else "single",
+            precision=self.text_of("dtype"),
         )
         return [y, TokenFieldType.of("logprob", weights.owner, sampled=True)]
 
@@ -200,23 +211,31 @@ class GenerateOp(RpegOp):
     def rules(self) -> Iterator[Violation]:
         weights = self.weights.type
         assert isinstance(weights, WeightsType)
-        low, high = weights.lag
-        if low < 0:
+        if weights.lag[0] < 0:
             yield Violation(
                 "generate reads the weights of this step or older ones, not the next",
                 violations.operand(0),
             )
-        for name in ("bound", "overflow"):
-            if name in self.properties and low == high:
-                yield Violation(
-                    f"`{name}` belongs to a window of versions: write the weights as "
-                    f"{weights.owner}@[i-2..i], or remove it"
-                )
+        yield from self._window_rules(weights)
         top_p = self.properties["top_p"]
         if isinstance(top_p, FloatAttr) and not 0.0 < top_p.value.data <= 1.0:
             yield Violation(
                 f"top_p={top_p.value.data:g}: a share above 0 and at most 1.0",
                 violations.setting("top_p"),
+            )
+
+    def _window(self) -> dict[str, str]:
+        """What is said of the window of versions: bound, overflow, old_spans."""
+        return {name: self.text_of(name) for name in WORDS if name in self.properties}
+
+    def _window_rules(self, weights: WeightsType) -> Iterator[Violation]:
+        if weights.lag[0] != weights.lag[1]:
+            yield from old_spans_violations(self._window())
+            return
+        for name in self._window():
+            yield Violation(
+                f"`{name}` belongs to a window of versions: write the weights as "
+                f"{weights.owner}@[i-2..i], or remove it"
             )
 
 

@@ -7,6 +7,7 @@ from rpeg.ir.ops import sampling as ops
 from rpeg.ir.rrt import ConstantOp
 from rpeg.ir.settings import python_value
 from rpeg.ir.types import CursorType
+from rpeg.ir.staleness import WORDS
 from rpeg.passes.programs.handlers import compiles, divides, need, not_yet
 from rpeg.passes.programs.program import Cannot, NotHere, Program, model_name
 
@@ -29,7 +30,7 @@ def _generate(program: Program, op: RpegOp) -> None:
         raise Cannot(op, "tools and several turns do not compile yet")
     need(op, "routing", "free", "does not compile yet")
     need(op, "dtype", _dtype_of(op), "differs from the model's: it does not compile yet")
-    settings = {k: v for k, v in op.properties.items() if k not in ("bound", "overflow")}
+    settings = {k: v for k, v in op.properties.items() if k not in WORDS}
     prompts = program.value(op.prompts)
     made = program.call(op, "generate", prompts, receiver=program.engine(op), settings=settings)
     program.results(op, made)

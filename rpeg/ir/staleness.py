@@ -1,0 +1,36 @@
+"""What may be said of a window of versions, and when: bound, overflow, and what befalls old spans.
+
+`strict` holds for every trained token, `head` where a sample is admitted. Under `strict`, samples
+that go on with new weights (`overflow=resume`) keep spans past the bound, so that the text says
+what becomes of those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rpeg.ir import violations
+from rpeg.ir.violations import Violation
+
+BOUNDS = ("strict", "head")
+OVERFLOWS = ("wait", "resume", "drop", "truncate", "defer")
+OLD_SPANS = ("mask", "drop", "regenerate")
+WORDS = {"bound": BOUNDS, "overflow": OVERFLOWS, "old_spans": OLD_SPANS}
+"""The settings of a window, in the order in which types write them."""
+
+
+def old_spans_violations(held: Mapping[str, str]) -> Iterator[Violation]:
+    """`old_spans` stands with bound=strict and overflow=resume, and only there."""
+    needed = held.get("bound") == "strict" and held.get("overflow") == "resume"
+    if needed and "old_spans" not in held:
+        yield Violation(
+            "bound=strict with overflow=resume leaves spans older than the bound in a sample: write "
+            "old_spans=mask (they train nothing), drop (nor does their group) or regenerate",
+            violations.setting("overflow"),
+        )
+    elif "old_spans" in held and not needed:
+        yield Violation(
+            "`old_spans` belongs to bound=strict with overflow=resume, where spans grow older than "
+            "the bound: remove it",
+            violations.setting("old_spans"),
+        )
