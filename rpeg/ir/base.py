@@ -236,8 +236,7 @@ class RpegOp(CheckedOp):
         return ()
 
     def inferred(self) -> Sequence[Attribute]:
-        """Types of the results; fields are of no smaller unit than the operation and its operands.
-        """
+        """Types of the results: a field is of no smaller unit than its operation and operands."""
         units = [v.type.scope for v in self.operands if isinstance(v.type, ScopedType)]
         widest = max((self.SCOPE, *units), key=SCOPES.index)
         return [t.over(widest) if isinstance(t, ScopedType) else t for t in self.infer()]

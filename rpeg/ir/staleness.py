@@ -24,7 +24,7 @@ def old_spans_violations(held: Mapping[str, str]) -> Iterator[Violation]:
     needed = held.get("bound") == "strict" and held.get("overflow") == "resume"
     if needed and "old_spans" not in held:
         yield Violation(
-            "bound=strict with overflow=resume leaves spans older than the bound in a sample: write "
+            "bound=strict with overflow=resume leaves spans past the bound in a sample: write "
             "old_spans=mask (they train nothing), drop (nor does their group) or regenerate",
             violations.setting("overflow"),
         )

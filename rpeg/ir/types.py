@@ -89,12 +89,12 @@ def _parse_scope(parser: AttrParser) -> StringAttr:
 class ScopedType(FlowType):
     """A type with the smallest unit on which its value can be computed: sample, group or batch."""
 
-    unit: StringAttr
-
     @property
     def scope(self) -> str:
-        """sample, group or batch."""
-        return self.unit.data
+        """sample, group or batch: the last parameter."""
+        unit = self.parameters[-1]
+        assert isinstance(unit, StringAttr)
+        return unit.data
 
     def over(self, scope: str) -> ScopedType:
         """The same over a larger unit."""
@@ -400,9 +400,7 @@ class TrajectoriesType(FlowType):
         spans: str | StringAttr = "single",
         precision: str | StringAttr = "bf16",
     ) -> None:
-        super().__init__(
-            model, prompts, group, truncated, low, high, window, spans, precision
-        )
+        super().__init__(model, prompts, group, truncated, low, high, window, spans, precision)
 
     @property
     def owner(self) -> str:

@@ -27,7 +27,7 @@ from rpeg.ir.checks import record_violations, setting_violations
 from rpeg.ir.declared import declarations, pipeline_of, step_of, symbol_name
 from rpeg.ir.patterns import operands
 from rpeg.ir.records import ALLOW, EXPECT, RULES, SCHEMES
-from rpeg.ir.settings import DURATION, FLOAT, INT, TEXT, Setting, record, word
+from rpeg.ir.settings import DURATION, FLOAT, INT, TEXT, Setting, python_value, record, word
 from rpeg.ir.signature import Signature
 from rpeg.ir.staleness import old_spans_violations
 from rpeg.ir.types import WeightsType, symbol_text
@@ -371,8 +371,20 @@ class AllowOp(CheckedOp):
             yield Violation(f"`{kind}` is not a permission{hint(kind, ALLOW)}")
             return
         yield from record_violations(self.permission, signature)
-        words = {k: v.data for k, v in self.permission.settings.items() if isinstance(v, StringAttr)}
+        words = {
+            k: v.data for k, v in self.permission.settings.items() if isinstance(v, StringAttr)
+        }
         yield from old_spans_violations(words)
+
+
+def allowed_staleness(op: Operation) -> int | None:
+    """How old weights may be by the `allow bounded_async` lines around an operation."""
+    pipeline = pipeline_of(op)
+    others = pipeline.regions[0].block.ops if pipeline is not None else ()
+    records = (other.permission for other in others if isinstance(other, AllowOp))
+    found = [r.settings.get("staleness") for r in records if r.kind == "bounded_async"]
+    steps = [held for held in map(python_value, found) if isinstance(held, int)]
+    return max(steps, default=None)
 
 
 @irdl_op_definition

@@ -13,10 +13,20 @@ from xdsl.traits import Pure
 from rpeg.ir import violations
 from rpeg.ir.assembly import parse_settings, print_settings
 from rpeg.ir.attributes import plain
-from rpeg.ir.base import RpegOp, gives, hidden_result, many, maybe, operand, required, setting
+from rpeg.ir.base import (
+    RpegOp,
+    gives,
+    hidden_result,
+    index_name,
+    many,
+    maybe,
+    operand,
+    required,
+    setting,
+)
 from rpeg.ir.declared import declaration
 from rpeg.ir.naming import name_of
-from rpeg.ir.ops.declare import DeclareOp
+from rpeg.ir.ops.declare import DeclareOp, allowed_staleness
 from rpeg.ir.records import BOUND, OLD_SPANS, OVERFLOW
 from rpeg.ir.settings import FLOAT, INT, TEXT, list_of, word
 from rpeg.ir.signature import Scope
@@ -217,6 +227,7 @@ class GenerateOp(RpegOp):
                 violations.operand(0),
             )
         yield from self._window_rules(weights)
+        yield from self._ceiling_rule(weights)
         top_p = self.properties["top_p"]
         if isinstance(top_p, FloatAttr) and not 0.0 < top_p.value.data <= 1.0:
             yield Violation(
@@ -227,6 +238,16 @@ class GenerateOp(RpegOp):
     def _window(self) -> dict[str, str]:
         """What is said of the window of versions: bound, overflow, old_spans."""
         return {name: self.text_of(name) for name in WORDS if name in self.properties}
+
+    def _ceiling_rule(self, weights: WeightsType) -> Iterator[Violation]:
+        """Where the file says how much staleness it allows, the step keeps to it."""
+        allowed, oldest, i = allowed_staleness(self), weights.lag[1], index_name(self)
+        if allowed is not None and oldest > allowed:
+            yield Violation(
+                f"`{weights.owner}` may be {oldest} versions old, the file allows {allowed}: read "
+                f"{weights.owner}@[{i}-{allowed}..{i}], or allow staleness={oldest}",
+                violations.operand(0),
+            )
 
     def _window_rules(self, weights: WeightsType) -> Iterator[Violation]:
         if weights.lag[0] != weights.lag[1]:

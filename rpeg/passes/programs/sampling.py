@@ -6,8 +6,8 @@ from rpeg.ir.ops import fuse
 from rpeg.ir.ops import sampling as ops
 from rpeg.ir.rrt import ConstantOp
 from rpeg.ir.settings import python_value
-from rpeg.ir.types import CursorType
 from rpeg.ir.staleness import WORDS
+from rpeg.ir.types import CursorType
 from rpeg.passes.programs.handlers import compiles, divides, need, not_yet
 from rpeg.passes.programs.program import Cannot, NotHere, Program, model_name
 

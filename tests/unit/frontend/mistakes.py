@@ -259,7 +259,10 @@ MISTAKES = (
     Mistake(
         "window wider than the correction",
         ASYNC,
-        (("param staleness = 2", "param staleness = 12"),),
+        (
+            ("param staleness = 2", "param staleness = 12"),
+            ("bounded_async(staleness=4", "bounded_async(staleness=12"),
+        ),
     ),
     Mistake(
         "training on a cut distribution", GRPO, (("temperature=1.0", "temperature=1.0, top_p=0.9"),)

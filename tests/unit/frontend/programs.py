@@ -65,7 +65,7 @@ def _order() -> st.SearchStrategy[str]:
 
 def _sampling(window: bool) -> st.SearchStrategy[str]:
     if window:
-        return _either(", bound=head", ", overflow=drop")
+        return _either(", bound=head", ", overflow=drop", ", overflow=resume, old_spans=mask")
     return _either(', stop=["</a>", "\\n\\"x\\""]', ", seed=-1", ", temperature=0.7", ", dtype=fp8")
 
 
@@ -78,7 +78,7 @@ def _scale() -> st.SearchStrategy[str]:
 
 
 def _importance() -> st.SearchStrategy[str]:
-    return _either(", cap=5.0", ", mode=mask, level=sequence")
+    return _either(", cap=5.0", ", mode=mask, level=sequence", ", floor=0.5, mode=mask")
 
 
 def _estimator() -> st.SearchStrategy[str]:
