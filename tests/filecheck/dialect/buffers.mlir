@@ -19,7 +19,7 @@ rpeg.pipeline @p {
     %a = rpeg.group_advantage %r2 {baseline = "mean", scale = "std"}
     %now = rpeg.logprob %actor, %y2
     %w = rpeg.importance %now, %lp2
-    %pg = "rpeg.loss.ppo_clip"(%y2, %a, %now, %w) <{clip_low = 0.2 : f64, clip_high = 0.2 : f64, ratio = "token"}> : (!rpeg.traj<@actor, 2, n = 2, lag = [0, 2]>, !rpeg.seq<advantage, group>, !rpeg.tok<logprob, @actor>, !rpeg.tok<weight, @actor>) -> !rpeg.loss<@actor, group>
+    %pg = "rpeg.loss.ppo_clip"(%y2, %a, %now, %w) <{clip_low = 0.2 : f64, clip_high = 0.2 : f64, ratio = "token"}> : (!rpeg.traj<@actor, 2, n = 2, lag = [0, 2]>, !rpeg.seq<advantage, group>, !rpeg.tok<logprob, @actor>, !rpeg.tok<weight, @actor, group>) -> !rpeg.loss<@actor, group>
     rpeg.yield %actor, %train_1, %queue_2
   }
 }
