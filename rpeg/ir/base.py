@@ -37,6 +37,7 @@ from rpeg.ir.attributes import plain
 from rpeg.ir.checks import setting_violations
 from rpeg.ir.naming import name_of, shown, trajectories_of
 from rpeg.ir.patterns import Operand, Pattern, describe
+from rpeg.ir.rules.codes import Code
 from rpeg.ir.settings import Kind, Python, Setting, python_value
 from rpeg.ir.signature import SCOPES, Scope, Signature
 from rpeg.ir.types import ScopedType, UnknownType, WeightsType, is_unknown
@@ -198,6 +199,8 @@ class RpegOp(CheckedOp):
     """The surface follows it with `{ ... }`."""
     READS_OLD: ClassVar[bool] = False
     """It may read weights older than this step's."""
+    LAGGED: ClassVar[Code] = "stale-read"
+    """The rule that it breaks where it reads older weights and may not."""
     LENIENT: ClassVar[bool] = False
     """Its rules hold even where an operand's definition has an error."""
 
@@ -318,6 +321,7 @@ class RpegOp(CheckedOp):
                 continue
             found = describe(value.type)
             yield Violation(
+                "operand-kind",
                 f"{self.word} takes {flow.pattern.noun} as `{name}`; `{shown(value)}` is {found}",
                 violations.operand(index),
             )
@@ -335,6 +339,7 @@ class RpegOp(CheckedOp):
             if isinstance(value.type, WeightsType) and value.type.lag[1] > 0 and not self.READS_OLD:
                 now = f"{value.type.owner}@{index_name(self)}"
                 yield Violation(
+                    self.LAGGED,
                     f"only generate may read older weights; {self.word} reads {now}",
                     violations.operand(index),
                 )
@@ -348,6 +353,7 @@ class RpegOp(CheckedOp):
                 continue
             assert first is not None
             yield Violation(
+                "mixed-trajectories",
                 f"`{name_of(value)}` belongs to the trajectories `{name_of(mine)}`, "
                 f"the operands before it to `{name_of(first)}`",
                 violations.operand(index),
@@ -357,10 +363,13 @@ class RpegOp(CheckedOp):
     def _result_types(self) -> Iterator[Violation]:
         count = self.result_count()
         if len(self.results) != count:
-            yield Violation(f"{self.word} gives {count} results here, not {len(self.results)}")
+            yield Violation(
+                "result-type", f"{self.word} gives {count} results here, not {len(self.results)}"
+            )
         for index, (found, wanted) in enumerate(zip(self.results, self.inferred(), strict=False)):
             if found.type != wanted and not is_unknown(found.type):
                 yield Violation(
+                    "result-type",
                     f"result {index + 1} is {found.type}; from its operands it is {wanted}",
                     violations.result(index),
                 )

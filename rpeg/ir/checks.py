@@ -26,10 +26,10 @@ def setting_violations(
         else:
             message = unknown_setting(owner, name, table)
             offered += message
-            yield Violation(message, violations.setting(path + name))
+            yield Violation("unknown-setting", message, violations.setting(path + name))
     for name, setting in table.items():
         if not setting.optional and name not in given and f"`{name}`" not in offered:
-            yield Violation(missing_setting(owner, setting))
+            yield Violation("missing-setting", missing_setting(owner, setting))
 
 
 def unknown_setting(owner: str, name: str, table: Mapping[str, Setting]) -> str:
@@ -55,6 +55,7 @@ def value_violations(setting: Setting, value: Attribute, path: str) -> Iterator[
     """A value of another kind than its setting's, or out of its range."""
     if not setting.kind.accepts(value):
         yield Violation(
+            "setting-kind",
             misfit(setting.name, setting.kind, written(value, setting.kind)),
             violations.setting(path),
         )
@@ -69,7 +70,9 @@ def _range_violations(setting: Setting, value: Attribute, path: str) -> Iterator
     if setting.least is None or not isinstance(number, int | float) or number >= setting.least:
         return
     yield Violation(
-        f"{setting.name}={number}: expected at least {setting.least:g}", violations.setting(path)
+        "setting-range",
+        f"{setting.name}={number}: expected at least {setting.least:g}",
+        violations.setting(path),
     )
 
 

@@ -35,6 +35,8 @@ class Diagnostic:
     message: str
     severity: Severity = "error"
     file: str = ""
+    rule: str = ""
+    """The code of the rule of the verifier that is broken; empty for other messages."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.at}: {self.severity}: {self.message}"

@@ -6,6 +6,7 @@ They speak of the step that a plan is for; `rpeg.ir.ops.plan` calls them from it
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from xdsl.dialects.builtin import StringAttr
 
@@ -29,23 +30,24 @@ def place_violations(place: PlaceOp, sound: Sequence[int]) -> Iterator[Violation
     """Broken rules of one line; `sound` are the clauses that fit their signatures."""
     plan = place.parent_op()
     if not isinstance(plan, PlanOp):
-        yield Violation("rpeg.place belongs into rpeg.plan")
+        yield Violation("misplaced-operation", "rpeg.place belongs into rpeg.plan")
         return
     yield from _stage_rule(plan, place)
     if plan.pool(place.pool_name) is None:
         pools = [p.title for p in plan.pools]
         yield Violation(
+            "unknown-pool",
             f"`{place.pool_name}` is not a pool of this plan{hint(place.pool_name, pools)}",
             violations.setting("pool"),
         )
     yield from _repeated(place)
     for index in sound:
         record = list(place.clauses)[index]
-        for message in _clause_messages(plan, place, record):
-            yield Violation(message, violations.clause(index))
+        for found in _clause_violations(plan, place, record):
+            yield replace(found, anchor=violations.clause(index))
     unpublished = _unpublished(plan, place)
     if unpublished is not None:
-        yield Violation(unpublished)
+        yield Violation("unpublished-weights", unpublished)
 
 
 def _repeated(place: PlaceOp) -> Iterator[Violation]:
@@ -55,7 +57,9 @@ def _repeated(place: PlaceOp) -> Iterator[Violation]:
         to = _argument(record, "to") if record.kind == "publish" else ""
         if (record.kind, to) in seen:
             what = f"{record.kind}({to})" if to else record.kind
-            yield Violation(f"{what} is given twice: keep one", violations.clause(index))
+            yield Violation(
+                "repeated-clause", f"{what} is given twice: keep one", violations.clause(index)
+            )
         seen.add((record.kind, to))
 
 
@@ -63,11 +67,11 @@ def _stage_rule(plan: PlanOp, place: PlaceOp) -> Iterator[Violation]:
     name, known = place.title, stages(plan)
     tools = {symbol_name(d) for d in declarations(plan) if d.name == "rpeg.tool"}
     if name not in known and name not in tools:
-        yield Violation(_not_a_stage(plan, name, known))
+        yield Violation("unknown-stage", _not_a_stage(plan, name, known))
         return
     first = next(p for p in plan.places if p.title == name)
     if first is not place:
-        yield Violation(f"`{name}` already has a line at {place_in_file(first)}")
+        yield Violation("placed-twice", f"`{name}` already has a line at {place_in_file(first)}")
 
 
 def _not_a_stage(plan: PlanOp, name: str, known: dict[str, RpegOp]) -> str:
@@ -79,14 +83,15 @@ def _not_a_stage(plan: PlanOp, name: str, known: dict[str, RpegOp]) -> str:
     return f"`{name}` is not a stage{hint(name, known)}; a stage is named by its first result"
 
 
-def _clause_messages(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[str]:
+def _clause_violations(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[Violation]:
     match record.kind:
         case "par":
             yield from _par(plan, place, record)
         case "resid":
             yield from _resid(plan, place, record)
         case "mb" | "stream" if len(record.settings) - len(CLAUSES[record.kind].operands) != 1:
-            yield f"{record.kind} takes one of {', '.join(CLAUSES[record.kind].settings)}"
+            text = f"{record.kind} takes one of {', '.join(CLAUSES[record.kind].settings)}"
+            yield Violation("clause-choice", text)
         case "stream":
             yield from _stream(plan, place, record)
         case "publish":
@@ -97,19 +102,23 @@ def _clause_messages(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterat
             pass
 
 
-def _par(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[str]:
-    yield from (later_first(record, problem) for problem in _sizes(plan, place, record))
-    yield from contradictions(record)
+def _par(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[Violation]:
+    for problem in _sizes(plan, place, record):
+        yield Violation("layout-size", later_first(record, problem))
+    yield from (Violation("layout-contradiction", text) for text in contradictions(record))
     yield from _idle_optimizer(plan, place, record)
 
 
-def _idle_optimizer(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[str]:
+def _idle_optimizer(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[Violation]:
     """A frozen model has no optimizer to share, and a stage without a model neither."""
     zero, stage, name = zero_of(record), stages(plan).get(place.title), _model_of(plan, place)
     model = declaration(plan, name) if name is not None else None
     trained = model is not None and "optim" in model.properties
     if zero and stage is not None and not trained:
-        yield f"zero={zero} shards an optimizer, and `{name or place.title}` has none: leave it out"
+        text = (
+            f"zero={zero} shards an optimizer, and `{name or place.title}` has none: leave it out"
+        )
+        yield Violation("idle-optimizer", text)
 
 
 def _sizes(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[str]:
@@ -146,7 +155,7 @@ def _model_of(plan: PlanOp, place: PlaceOp) -> str | None:
     return next((t.owner for t in types if isinstance(t, WeightsType)), None)
 
 
-def _resid(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[str]:
+def _resid(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[Violation]:
     """Memory belongs to a model in a pool, not to a stage: lines that speak of one must agree."""
     model = _model_of(plan, place)
     for other in plan.places:
@@ -155,9 +164,10 @@ def _resid(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[str]:
         theirs = other.clause("resid")
         same = other.pool_name == place.pool_name and _model_of(plan, other) == model
         if same and theirs is not None and theirs != record:
-            yield (
+            yield Violation(
+                "unlike-residency",
                 f"`{model}` in pool `{place.pool_name}` has another resid at "
-                f"{place_in_file(other)}: say it once, or the same"
+                f"{place_in_file(other)}: say it once, or the same",
             )
             return
 
@@ -167,13 +177,14 @@ def _argument(record: RecordAttr, name: str) -> str:
     return held.data if isinstance(held, StringAttr) else ""
 
 
-def _stage_argument(plan: PlanOp, record: RecordAttr, name: str) -> Iterator[str]:
+def _stage_argument(plan: PlanOp, record: RecordAttr, name: str) -> Iterator[Violation]:
     known, stage = stages(plan), _argument(record, name)
     if stage not in known:
-        yield f"`{stage}` is not a stage of this plan{hint(stage, known)}"
+        text = f"`{stage}` is not a stage of this plan{hint(stage, known)}"
+        yield Violation("unknown-stage", text)
 
 
-def _stream(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[str]:
+def _stream(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[Violation]:
     """Every operation from the streamed source to this stage must be a map on the chunk."""
     problems = list(_stage_argument(plan, record, "source"))
     yield from problems
@@ -187,19 +198,22 @@ def _stream(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[str]:
             line = (place_in_file(op) or "?").partition(":")[0]
             way = f"on the way from `{_argument(record, 'source')}`"
             where = "" if op is stage else f" (line {line}, {way})"
-            yield (
+            yield Violation(
+                "batch-scope-of-stream",
                 f"{op.SURFACE}{where} works on a whole {scope}: `{place.title}` can't start on "
-                f"{chunk}s"
+                f"{chunk}s",
             )
             return
 
 
-def _publish(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[str]:
+def _publish(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[Violation]:
     stage, to = stages(plan).get(place.title), _argument(record, "to")
     if plan.pool(to) is None:
-        yield f"`{to}` is not a pool of this plan{hint(to, [p.title for p in plan.pools])}"
+        near = hint(to, [p.title for p in plan.pools])
+        yield Violation("unknown-pool", f"`{to}` is not a pool of this plan{near}")
     if stage is not None and not isinstance(stage, UpdateOp):
-        yield "publish belongs to an update: it sends the new weights to a pool"
+        text = "publish belongs to an update: it sends the new weights to a pool"
+        yield Violation("publish-elsewhere", text)
 
 
 def plan_violations(plan: PlanOp) -> Iterator[Violation]:
@@ -208,7 +222,9 @@ def plan_violations(plan: PlanOp) -> Iterator[Violation]:
     missing = [name for name in stages(plan) if name not in {p.title for p in plan.places}]
     if missing and plan.places:
         yield Violation(
-            f"the plan leaves {', '.join(missing)} open: `rpeg plan` fills them in", severity="note"
+            "open-stages",
+            f"the plan leaves {', '.join(missing)} open: `rpeg plan` fills them in",
+            severity="note",
         )
 
 
@@ -222,8 +238,9 @@ def _overlaps(plan: PlanOp) -> Iterator[Violation]:
             common = mine & theirs
             if common and common not in (mine, theirs):
                 yield Violation(
+                    "overlapping-pools",
                     f"the pools `{other.title}` and `{pool.title}` share {len(common)} GPUs: pools "
-                    "are disjoint, equal or nested"
+                    "are disjoint, equal or nested",
                 )
 
 

@@ -45,13 +45,13 @@ FIELDS = {
 def name_violations(program: ProgramOp) -> Iterator[Violation]:
     """Names that stand outside of string literals: in file names, comments and headers."""
     if not NAME.fullmatch(program.pool.data):
-        yield Violation(f"a process group has a plain name, not {program.pool}")
+        yield Violation("plain-names", f"a process group has a plain name, not {program.pool}")
     start = program.start
     for setting, form in (("pipeline", NAME), ("source_sha256", SHA256)):
         held = start.settings.get(setting) if start is not None else None
         if held is not None and not (isinstance(held, StringAttr) and form.fullmatch(held.data)):
             what = "a plain name" if form is NAME else "64 hexadecimal digits"
-            yield Violation(f"start: {setting} is {what}, not {held}")
+            yield Violation("plain-names", f"start: {setting} is {what}, not {held}")
 
 
 # ---- settings
@@ -65,17 +65,17 @@ def setting_violations(call: CallOp, row: Instruction) -> Iterator[Violation]:
     unknown = {*call.settings} - known | (set() if row.free else {*call.named} - named)
     for name in sorted(unknown):
         text = f"{row.name} has no setting `{name}`{hint(name, named)}"
-        yield Violation(text, violations.setting(name))
+        yield Violation("unknown-setting", text, violations.setting(name))
     missing = [n for n in (*titled, *row.settings) if n not in {*call.settings, *call.named}]
     if missing and not unknown:
-        yield Violation(f"{row.name} needs the setting `{missing[0]}`")
+        yield Violation("missing-setting", f"{row.name} needs the setting `{missing[0]}`")
     kinds = _kinds(row.name)
     for name, value in call.settings.items():
         if isinstance(value, RecordAttr) and name not in kinds:
             yield from _record_violations(name, value)
         elif not isinstance(value, RecordAttr) and not _is_literal(value):
             text = f"{row.name}: `{name}` can't be {value}: expected a number, a text or a list"
-            yield Violation(text, violations.setting(name))
+            yield Violation("not-a-literal", text, violations.setting(name))
         elif name in kinds:
             yield from value_violations(kinds[name], value, name)
 
@@ -101,17 +101,19 @@ def _record_violations(name: str, record: RecordAttr) -> Iterator[Violation]:
     fields = known.get(record.kind)
     if fields is None:
         text = f"`{record.kind}` is no record of the runtime{hint(record.kind, known)}"
-        yield Violation(text, violations.setting(name))
+        yield Violation("unknown-word", text, violations.setting(name))
         return
     if record.kind in PAIRS and not record.settings:
-        yield Violation(f"{record.kind} needs {fields[0]}", violations.setting(name))
+        yield Violation(
+            "missing-setting", f"{record.kind} needs {fields[0]}", violations.setting(name)
+        )
     for field, value in record.settings.items():
         if field not in fields:
             text = f"{record.kind} has no setting `{field}`{hint(field, fields)}"
-            yield Violation(text, violations.setting(f"{name}.{field}"))
+            yield Violation("unknown-setting", text, violations.setting(f"{name}.{field}"))
         elif not _is_literal(value):
             text = f"{record.kind}: `{field}` can't be {value}"
-            yield Violation(text, violations.setting(f"{name}.{field}"))
+            yield Violation("not-a-literal", text, violations.setting(f"{name}.{field}"))
         elif field in (kinds := FIELDS.get(record.kind, {})):
             yield from value_violations(kinds[field], value, f"{name}.{field}")
 
@@ -123,13 +125,13 @@ def thing_violations(row: Instruction, found: Sequence[str]) -> Iterator[Violati
     """Positional values of other classes or in another number than the instruction takes."""
     wanted = [w for w in row.things if w != "Name"]
     if len(found) < len(wanted) or (len(found) > len(wanted) and not row.more):
-        yield Violation(f"{row.name} takes {len(wanted)} values, not {len(found)}")
+        yield Violation("call-operands", f"{row.name} takes {len(wanted)} values, not {len(found)}")
         return
     wanted += [row.more] * (len(found) - len(wanted))
     for number, (have, want) in enumerate(zip(found, wanted, strict=True), 1):
         if ANY not in (want, have) and want != have:
             text = f"{row.name} takes a {want} as value {number}, not a {have}"
-            yield Violation(text)
+            yield Violation("call-operands", text)
 
 
 # ---- caches
@@ -142,8 +144,9 @@ def cache_violations(call: CallOp) -> Iterator[Violation]:
     engine = call.receiver if call.receiver is not None else next(iter(call.things), None)
     if any(_last_event(ops, engine) == "swap_weights" for ops in _paths_to(call)):
         yield Violation(
+            "swap-without-reset",
             f"{call.callee.data} runs after swap_weights without reset_prefix_cache: the engine's "
-            "cache still holds the old weights' keys and values"
+            "cache still holds the old weights' keys and values",
         )
 
 

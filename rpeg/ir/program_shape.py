@@ -26,12 +26,14 @@ def order_violations(program: ProgramOp, loop: LoopOp) -> Iterator[Violation]:
     early = [call for call in restores if call in before_loop]
     if len(restores) != 1 or len(early) != 1:
         yield Violation(
+            "restore-once",
             'a program restores its run once, before its loop: write rrt.call "restore" of %run '
-            f"there; this program has {len(early)} there and {len(restores) - len(early)} elsewhere"
+            f"there; this program has {len(early)} there and {len(restores) - len(early)} "
+            "elsewhere",
         )
     last = program.body.block.last_op
     if last not in [call for call in calls(program) if call.callee.data == "finish"]:
-        yield Violation('a program ends with rrt.call "finish" of %run')
+        yield Violation("finish-last", 'a program ends with rrt.call "finish" of %run')
 
 
 def layout_violations(call: CallOp) -> Iterator[Violation]:
@@ -43,7 +45,10 @@ def layout_violations(call: CallOp) -> Iterator[Violation]:
         case "groups", RecordAttr() as layout, RecordAttr() as first if program is not None:
             yield from _product(layout, python_value(program.properties.get("processes")))
             yield from _same_shares(layout, first)
-            yield from (Violation(t, violations.setting("layout")) for t in contradictions(layout))
+            yield from (
+                Violation("layout-contradiction", t, violations.setting("layout"))
+                for t in contradictions(layout)
+            )
         case "batch", _, RecordAttr() as layout:
             yield from _shares(layout, python_value(call.settings.get("size")))
         case _:
@@ -54,21 +59,21 @@ def _product(layout: RecordAttr, processes: object) -> Iterator[Violation]:
     size = size_of(layout)
     if size != processes:
         text = f"tp x pp x cp x dp = {size}, the program is for {processes} processes"
-        yield Violation(text, violations.setting("layout"))
+        yield Violation("layout-size", text, violations.setting("layout"))
 
 
 def _same_shares(layout: RecordAttr, first: RecordAttr) -> Iterator[Violation]:
     mine, theirs = width_of(layout, "dp"), width_of(first, "dp")
     if mine != theirs:
         text = f"dp={mine}, but another layout of the program has dp={theirs}: write the same"
-        yield Violation(text, violations.setting("layout"))
+        yield Violation("layout-contradiction", text, violations.setting("layout"))
 
 
 def _shares(layout: RecordAttr, size: object) -> Iterator[Violation]:
     dp = width_of(layout, "dp")
     if isinstance(size, int) and size > 0 and dp > 0 and size % dp:
         text = f"size={size} does not divide over {dp} processes: write a multiple of dp={dp}"
-        yield Violation(text, violations.setting("size"))
+        yield Violation("uneven-shares", text, violations.setting("size"))
 
 
 def _layout(call: CallOp) -> RecordAttr | None:

@@ -36,10 +36,16 @@ def _stage(op: Operation, groups: dict[str, RanksOp]) -> Iterator[Violation]:
     size = size_of(layout) if layout is not None else None
     if pool is None:
         wanted = " or ".join(f'pool = "{name}"' for name in groups)
-        yield Violation(f"{op.name} has no process group: write attributes {{{wanted}}}")
+        yield Violation(
+            "no-process-group", f"{op.name} has no process group: write attributes {{{wanted}}}"
+        )
     elif pool not in groups:
         near = hint(pool, groups) or f"; declared: {', '.join(groups)}"
-        yield Violation(f"`{pool}` is not a process group{near}", violations.setting(POOL))
+        yield Violation(
+            "unknown-process-group",
+            f"`{pool}` is not a process group{near}",
+            violations.setting(POOL),
+        )
     elif layout is not None and size != len(groups[pool].ranks):
         text = f"tp x pp x cp x dp = {size}, `{pool}` has {len(groups[pool].ranks)} ranks"
-        yield Violation(later_first(layout, text), violations.setting("par"))
+        yield Violation("layout-size", later_first(layout, text), violations.setting("par"))

@@ -23,7 +23,7 @@ def reference_violations(root: Operation) -> Iterator[tuple[Operation, Violation
             if declaration(op, name) is None:
                 known = [n for d in declarations(op) if (n := symbol_name(d)) is not None]
                 text = f"`{name}` is not declared in this pipeline{hint(name, known)}"
-                yield op, Violation(text)
+                yield op, Violation("undeclared", text)
 
 
 def _names(op: Operation) -> Iterator[str]:

@@ -165,7 +165,7 @@ class CallOp(CheckedOp):
     def rules(self) -> Iterator[Violation]:
         row = self.instruction
         if row is None:
-            yield Violation(self._unknown())
+            yield Violation("unknown-instruction", self._unknown())
             return
         yield from setting_violations(self, row)
         yield from thing_violations(row, [class_of(v) for v in self.things])
@@ -175,7 +175,9 @@ class CallOp(CheckedOp):
         gives = row.gives(len(self.things))
         if found != gives:
             wanted = ", ".join(gives) or "nothing"
-            yield Violation(f"{row.name} gives {wanted}, not {', '.join(found) or 'nothing'}")
+            yield Violation(
+                "call-results", f"{row.name} gives {wanted}, not {', '.join(found) or 'nothing'}"
+            )
 
     def _unknown(self) -> str:
         name = self.callee.data
@@ -247,7 +249,10 @@ class ConstantOp(CheckedOp):
     def rules(self) -> Iterator[Violation]:
         if self.symbol.data not in CONSTANTS:
             name = self.symbol.data
-            yield Violation(f"`{name}` is no constant of the runtime{hint(name, CONSTANTS)}")
+            yield Violation(
+                "unknown-instruction",
+                f"`{name}` is no constant of the runtime{hint(name, CONSTANTS)}",
+            )
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -289,10 +294,10 @@ class LoopOp(CheckedOp):
 
     def rules(self) -> Iterator[Violation]:
         if [class_of(a) for a in self.body.block.args] != ["Step"]:
-            yield Violation("the body of rrt.loop has one argument, the step's number")
+            yield Violation("loop-form", "the body of rrt.loop has one argument, the step's number")
         if class_of(self.run) not in ("Run", ANY):
             text = f"rrt.loop takes a Run, not a {class_of(self.run)}: write rrt.loop %run"
-            yield Violation(text, violations.operand(0))
+            yield Violation("call-operands", text, violations.operand(0))
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -337,7 +342,9 @@ class EveryOp(CheckedOp):
 
     def rules(self) -> Iterator[Violation]:
         if int(self.steps.value.data) < 1:
-            yield Violation("every: expected at least 1 step", violations.setting("steps"))
+            yield Violation(
+                "setting-range", "every: expected at least 1 step", violations.setting("steps")
+            )
 
 
 @irdl_op_definition
@@ -381,15 +388,15 @@ class ProgramOp(CheckedOp):
     def rules(self) -> Iterator[Violation]:
         loops = [op for op in self.body.block.ops if isinstance(op, LoopOp)]
         if len(loops) != 1:
-            yield Violation(f"a program has one rrt.loop; this one has {len(loops)}")
+            yield Violation("one-loop", f"a program has one rrt.loop; this one has {len(loops)}")
         if self.start is None:
-            yield Violation('a program begins with rrt.call "start"')
+            yield Violation("start-first", 'a program begins with rrt.call "start"')
             return
         yield from name_violations(self)
         started = python_value(self.start.settings.get("processes"))
         if started != self.process_count:
             text = f"the program is for {self.process_count} processes, its start says {started}"
-            yield Violation(text)
+            yield Violation("process-count", text)
         if len(loops) == 1:
             yield from order_violations(self, loops[0])
 

@@ -48,12 +48,14 @@ class TaskOp(CheckedOp):
         earlier = takewhile(lambda op: op is not self, sequence.body.block.ops)
         above = {op.label.data for op in earlier if isinstance(op, TaskOp)}
         if label not in tasks:
-            yield Violation(f"`{label}` is no task of the step{hint(label, tasks)}")
+            yield Violation("unknown-task", f"`{label}` is no task of the step{hint(label, tasks)}")
         elif label in above:
-            yield Violation(f"`{label}` stands twice in the sequence")
+            yield Violation("repeated-task", f"`{label}` stands twice in the sequence")
         for before, after, why in dependences(step.regions[0].block):
             if label_of(before) == label and label_of(after) in above:
-                yield Violation(f"`{label_of(after)}` runs before `{label}`: {why}")
+                yield Violation(
+                    "broken-dependence", f"`{label_of(after)}` runs before `{label}`: {why}"
+                )
 
 
 @irdl_op_definition
@@ -83,14 +85,18 @@ class EdgeOp(CheckedOp):
         source, target, tasks = self.source.data, self.target.data, labelled(step)
         unknown = [label for label in dict.fromkeys((source, target)) if label not in tasks]
         for label in unknown:
-            yield Violation(f"`{label}` is no task of the step{hint(label, tasks)}")
+            yield Violation("unknown-task", f"`{label}` is no task of the step{hint(label, tasks)}")
         distance = int(self.distance.value.data)
         if distance < 0:
-            yield Violation(f"distance {distance}: an edge leads to this step (0) or a later one")
+            yield Violation(
+                "edge-distance",
+                f"distance {distance}: an edge leads to this step (0) or a later one",
+            )
         elif distance == 0 and not unknown and not _in_order(source, target, sequence.labels):
             yield Violation(
+                "zero-distance-cycle",
                 f"`{source}` does not run before `{target}` in this sequence: write distance 1, "
-                "or move the task"
+                "or move the task",
             )
 
 
@@ -113,16 +119,16 @@ class SequenceOp(CheckedOp):
     def rules(self) -> Iterator[Violation]:
         step = step_of(self)
         if step is None:
-            yield Violation("a sequence belongs into a pipeline with a step")
+            yield Violation("misplaced-operation", "a sequence belongs into a pipeline with a step")
             return
         pipeline, pool = self.parent_op(), symbol_text(self.pool)
         groups = groups_of(pipeline) if pipeline is not None else {}
         if pool not in groups:
             near = hint(pool, groups) or f"; declared: {', '.join(groups) or 'none'}"
-            yield Violation(f"`{pool}` is not a process group{near}")
+            yield Violation("unknown-process-group", f"`{pool}` is not a process group{near}")
         missing = [label for label in labelled(step) if label not in self.labels]
         if missing:
-            yield Violation(f"the sequence leaves out {', '.join(missing)}")
+            yield Violation("missing-task", f"the sequence leaves out {', '.join(missing)}")
 
 
 def _in_order(first: str, second: str, labels: Sequence[str]) -> bool:

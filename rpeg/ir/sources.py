@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, StringAttr
 from xdsl.ir import Operation
 
 from rpeg.ir.diagnostics import Diagnostic, Position, Severity
 from rpeg.ir.locations import own_place, plan_line
-from rpeg.ir.violations import WHOLE, Anchor
+from rpeg.ir.violations import WHOLE, Anchor, Violation
 
 
 @dataclass
@@ -33,6 +33,11 @@ class Sources:
         """Where a part stands; the whole operation where that is not known."""
         known = self.anchors.get(op, {}).get(anchor)
         return known if known is not None else position_of(op, anchor)
+
+    def violation(self, op: Operation, broken: Violation) -> Diagnostic:
+        """The message about a broken rule."""
+        found = self.message(op, broken.message, broken.anchor, broken.severity)
+        return replace(found, rule=broken.code)
 
     def message(
         self, op: Operation, text: str, anchor: Anchor = WHOLE, severity: Severity = "error"

@@ -24,12 +24,14 @@ def old_spans_violations(held: Mapping[str, str]) -> Iterator[Violation]:
     needed = held.get("bound") == "strict" and held.get("overflow") == "resume"
     if needed and "old_spans" not in held:
         yield Violation(
+            "old-spans",
             "bound=strict with overflow=resume leaves spans past the bound in a sample: write "
             "old_spans=mask (they train nothing), drop (nor does their group) or regenerate",
             violations.setting("overflow"),
         )
     elif "old_spans" in held and not needed:
         yield Violation(
+            "old-spans",
             "`old_spans` belongs to bound=strict with overflow=resume, where spans grow older than "
             "the bound: remove it",
             violations.setting("old_spans"),

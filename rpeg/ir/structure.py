@@ -23,9 +23,9 @@ def shape_violations(op: Operation) -> Iterator[Violation]:
         return
     definition = op.get_irdl_definition()
     for message in (*_counts(op, definition), *_properties(op, definition)):
-        yield Violation(f"{op.name}: {message}")
+        yield Violation("malformed-operation", f"{op.name}: {message}")
     if op.WITHIN and enclosing(op, op.WITHIN) is None:
-        yield Violation(f"{op.name} belongs inside {op.WITHIN}")
+        yield Violation("misplaced-operation", f"{op.name} belongs inside {op.WITHIN}")
 
 
 def _counts(op: CheckedOp, definition: OpDef) -> Iterator[str]:

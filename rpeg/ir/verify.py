@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import VerifyException
 
-from rpeg.ir import violations
 from rpeg.ir.base import CheckedOp
 from rpeg.ir.diagnostics import Diagnostic, has_errors, in_order
 from rpeg.ir.order import order_violations
@@ -24,7 +23,7 @@ def diagnose(module: Operation, sources: Sources, names: bool = True) -> list[Di
     `names` asks whether what is used is declared; the front end has its own messages for that.
     """
     problems = _problems(module, names)
-    found = [sources.message(op, v.message, v.anchor, v.severity) for op, v in problems]
+    found = [sources.violation(op, broken) for op, broken in problems]
     unique = list(dict.fromkeys(in_order(found)))
     return [d for d in unique if d.severity == "error"] if has_errors(unique) else unique
 
@@ -36,8 +35,7 @@ def _problems(module: Operation, names: bool) -> Iterator[tuple[Operation, Viola
         return
     for op in module.walk():
         yield from ((op, v) for v in _op_problems(op))
-    for op, index, message in order_violations(module):
-        yield op, Violation(message, violations.operand(index))
+    yield from order_violations(module)
     yield from rank_violations(module)
     if names:
         yield from reference_violations(module)
@@ -51,5 +49,5 @@ def _op_problems(op: Operation) -> list[Violation]:
         if not any(v.severity == "error" for v in found):
             op.verify(verify_nested_ops=False)
     except VerifyException as error:
-        found.append(Violation(str(error)))
+        found.append(Violation("malformed-operation", str(error)))
     return found

@@ -9,6 +9,8 @@ from typing import Literal
 
 from xdsl.utils.exceptions import VerifyException
 
+from rpeg.ir.rules.codes import Code
+
 Part = Literal["op", "operand", "result", "setting", "clause"]
 
 
@@ -45,8 +47,9 @@ def clause(index: int) -> Anchor:
 
 @dataclass(frozen=True)
 class Violation:
-    """One broken rule."""
+    """One broken rule, and how it is broken here."""
 
+    code: Code
     message: str
     anchor: Anchor = WHOLE
     severity: Literal["error", "warning", "note"] = "error"

@@ -44,7 +44,9 @@ class PushOp(RpegOp):
         assert isinstance(held, BufferType)
         if len(self.rows) != len(held.rows):
             yield Violation(
-                f"`{held.title}` holds {len(held.rows)} values a group; {len(self.rows)} are pushed"
+                "buffer-rows",
+                f"`{held.title}` holds {len(held.rows)} values a group; "
+                f"{len(self.rows)} are pushed",
             )
             return
         for index, (value, wanted) in enumerate(zip(self.rows, held.rows, strict=True), 1):
@@ -53,13 +55,14 @@ class PushOp(RpegOp):
             )
             if found != wanted:
                 text = f"`{held.title}` holds {wanted} here; `{name_of(value)}` is {found} a group"
-                yield Violation(text, violations.operand(index))
+                yield Violation("buffer-rows", text, violations.operand(index))
         yield from self._size_rule(held)
 
     def _size_rule(self, held: BufferType) -> Iterator[Violation]:
         y = self.rows[0].type
         if isinstance(y, TrajectoriesType) and y.prompts.data > held.groups:
             yield Violation(
+                "buffer-too-small",
                 f"`{held.title}` holds {held.groups} groups, and {y.prompts.data} are pushed at "
                 f"once: this never ends; write capacity = {y.prompts.data} or more",
                 violations.operand(0),
@@ -100,6 +103,7 @@ class PopOp(RpegOp):
         assert isinstance(held, BufferType)
         if groups > held.groups:
             yield Violation(
+                "buffer-too-small",
                 f"`{held.title}` holds {held.groups} groups, one pop takes {groups}: this never "
                 f"starts; write capacity = {groups} or more",
                 violations.setting("groups"),

@@ -52,7 +52,7 @@ class PipelineOp(CheckedOp):
     def rules(self) -> Iterator[Violation]:
         steps = [op for op in self.body.block.ops if op.name == "rpeg.step"]
         if len(steps) != 1:
-            yield Violation(f"a pipeline has one step; `{self.title}` has {len(steps)}")
+            yield Violation("one-step", f"a pipeline has one step; `{self.title}` has {len(steps)}")
 
 
 @dataclass(frozen=True)
@@ -136,22 +136,28 @@ class DeclareOp(CheckedOp):
         form = self.signatures().get(self.form_name)
         if form is None:
             known = hint(self.form_name, self.FORMS) or f"; known: {', '.join(sorted(self.FORMS))}"
-            yield Violation(f"`{self.form_name}` is not a kind of {self.KIND}{known}")
+            yield Violation(
+                "unknown-word", f"`{self.form_name}` is not a kind of {self.KIND}{known}"
+            )
             return
         yield from setting_violations(form.name, form.settings, self.settings())
         yield from self._source_rule()
         yield from self.rules()
         if not self.used():
-            yield Violation(f"`{self.title}` is declared and never used", severity="warning")
+            yield Violation(
+                "unused-declaration",
+                f"`{self.title}` is declared and never used",
+                severity="warning",
+            )
 
     def _source_rule(self) -> Iterator[Violation]:
         if self.source is None and self.FORMS[self.form_name].source:
-            yield Violation(f'{self.form_name} needs a source "scheme:rest"')
+            yield Violation("bad-source", f'{self.form_name} needs a source "scheme:rest"')
         if self.uri is None:
             return
         problem = source_problem(self.KIND, self.uri)
         if problem is not None:
-            yield Violation(problem, violations.setting("source"))
+            yield Violation("bad-source", problem, violations.setting("source"))
 
     def used(self) -> bool:
         """Whether the step, or another declaration, uses it."""
@@ -262,17 +268,19 @@ class ModelOp(DeclareOp):
         step = step_of(self)
         if self.optim is not None and step is not None and not _changes(step, self.title):
             yield Violation(
+                "optimizer-without-update",
                 f"`{self.title}` has an optimizer but no step makes {self.title}@"
-                f"{_index(step)}+1: add an update, or remove optim"
+                f"{_index(step)}+1: add an update, or remove optim",
             )
 
     def _initial_rules(self, name: str) -> Iterator[Violation]:
         above = takewhile(lambda other: other is not self, declarations(self))
         source = next((o for o in above if isinstance(o, ModelOp) and o.title == name), None)
         if source is None:
-            yield Violation(f"`{name}` is not a model declared above")
+            yield Violation("undeclared", f"`{name}` is not a model declared above")
         elif (_dtype(self), _dtype(source)) == ("bf16", "fp32"):
             yield Violation(
+                "rounded-copy",
                 f"`{self.title}` rounds the weights of `{name}`, which are fp32, to bf16: write "
                 "dtype=fp32 to keep them",
                 severity="note",
@@ -368,7 +376,7 @@ class AllowOp(CheckedOp):
         signature = ALLOW.get(self.permission.kind)
         if signature is None:
             kind = self.permission.kind
-            yield Violation(f"`{kind}` is not a permission{hint(kind, ALLOW)}")
+            yield Violation("unknown-word", f"`{kind}` is not a permission{hint(kind, ALLOW)}")
             return
         yield from record_violations(self.permission, signature)
         words = {
@@ -401,7 +409,7 @@ class ExpectOp(CheckedOp):
         signature = EXPECT.get(self.distribution.kind)
         if signature is None:
             kind = self.distribution.kind
-            yield Violation(f"`{kind}` is not a distribution{hint(kind, EXPECT)}")
+            yield Violation("unknown-word", f"`{kind}` is not a distribution{hint(kind, EXPECT)}")
             return
         yield from record_violations(self.distribution, signature)
 

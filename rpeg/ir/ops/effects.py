@@ -90,7 +90,10 @@ class StopOp(RpegOp):
     def rules(self) -> Iterator[Violation]:
         parent = self.parent_op()
         if parent is not None and parent.name != "rpeg.every":
-            yield Violation("stop belongs inside every(...) { }: the metric is measured there")
+            yield Violation(
+                "misplaced-operation",
+                "stop belongs inside every(...) { }: the metric is measured there",
+            )
 
 
 OPS: tuple[type[RpegOp], ...] = (EvalOp, EvalLossOp, CheckpointOp, ExportOp, StopOp)

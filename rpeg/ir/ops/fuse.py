@@ -56,12 +56,14 @@ class FuseOp(RpegOp):
     def rules(self) -> Iterator[Violation]:
         others = [op for op in self.body.block.ops if not self.inside(op)]
         if others:
-            yield Violation(f"{others[0].name} is no forward pass of a model: it can't be fused")
+            yield Violation(
+                "not-fusible", f"{others[0].name} is no forward pass of a model: it can't be fused"
+            )
             return
         first = self.passes[0] if self.passes else None
         for op in self.passes[1:]:
             assert first is not None
-            yield from (Violation(text) for text in apart(first, op))
+            yield from (Violation("not-fusible", text) for text in apart(first, op))
 
 
 def apart(first: RpegOp, other: RpegOp) -> Iterator[str]:

@@ -64,6 +64,7 @@ class PolicyLossOp(LossOp):
         yield from self._owner_rule(y.type)
         if y.type.cut:
             yield Violation(
+                "cut-distribution",
                 f"`{name_of(y)}` is sampled from a cut distribution: a policy loss needs top_p=1.0 "
                 "and temperature > 0",
                 violations.operand(0),
@@ -75,6 +76,7 @@ class PolicyLossOp(LossOp):
         if old is None or not isinstance(old.type, TokenFieldType) or old.type.owner == y.owner:
             return
         yield Violation(
+            "foreign-logprobs",
             f"`old` is the trained model's own log-probs ({y.owner}); `{name_of(old)}` was made by "
             f"`{old.type.owner}`",
             violations.operand(2),
@@ -88,15 +90,17 @@ class PolicyLossOp(LossOp):
         start = f"`{name_of(y)}` may be {oldest} versions old, "
         if how == "weighted":
             yield Violation(
+                "lag-beyond-correction",
                 f"{start}a weighted {self.SURFACE} covers {covers}: narrow the window to "
-                f"{held.owner}@[{i}-{covers}..{i}]"
+                f"{held.owner}@[{i}-{covers}..{i}]",
             )
             return
         yield Violation(
+            "uncorrected-lag" if covers == 0 else "lag-beyond-correction",
             f"{start}{self.SURFACE} covers {covers} here ({how}): write "
             f"`prox = logprob({held.owner}@{i}, {name_of(y)})`, "
             f"`w = importance(prox, {_sampled(y)})`, then "
-            f"{self.SURFACE}({name_of(y)}, ..., prox, w, ...)"
+            f"{self.SURFACE}({name_of(y)}, ..., prox, w, ...)",
         )
 
 
@@ -134,7 +138,8 @@ class PpoClipOp(PolicyLossOp):
         low, high = self.float_of("clip_low"), self.float_of("clip_high")
         if low > high:
             yield Violation(
-                f"clip_low={low} is above clip_high={high}; DAPO's clip-higher raises clip_high"
+                "crossed-clip-bounds",
+                f"clip_low={low} is above clip_high={high}; DAPO's clip-higher raises clip_high",
             )
         yield from super().rules()
 
@@ -232,9 +237,12 @@ class DistillOp(LossOp):
         y, teacher = self.trajectories.type, self.teacher.type
         assert isinstance(y, TrajectoriesType) and isinstance(teacher, TokenFieldType)
         if teacher.owner == y.owner:
-            yield Violation(f"the teacher must be another model than `{y.owner}`")
+            yield Violation("own-teacher", f"the teacher must be another model than `{y.owner}`")
         if y.lag[1] > 0:
-            yield Violation("distill is on-policy: its trajectories must come from weights @i")
+            yield Violation(
+                "uncorrected-lag",
+                "distill is on-policy: its trajectories must come from weights @i",
+            )
 
 
 @irdl_op_definition

@@ -55,7 +55,9 @@ class RanksOp(CheckedOp):
 
     def rules(self) -> Iterator[Violation]:
         if not self.ranks or self.ranks[0] < 0:
-            yield Violation(f"{self.ranks.start}..{self.ranks.stop - 1} holds no rank")
+            yield Violation(
+                "empty-process-group", f"{self.ranks.start}..{self.ranks.stop - 1} holds no rank"
+            )
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:

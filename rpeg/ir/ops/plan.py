@@ -1,6 +1,7 @@
 """Where it runs: plans, their pools, a line for each stage. No line of a plan can change a loss."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
@@ -88,13 +89,13 @@ class PoolOp(CheckedOp):
         signature = POOLS.get(self.shape.kind)
         if signature is None:
             kind = self.shape.kind
-            yield Violation(f"`{kind}` is not a kind of pool{hint(kind, POOLS)}")
+            yield Violation("unknown-word", f"`{kind}` is not a kind of pool{hint(kind, POOLS)}")
             return
         yield from record_violations(self.shape, signature)
         cluster = plan_cluster(self)
         message = self._misplaced(cluster) if cluster is not None else None
         if message is not None:
-            yield Violation(message, violations.setting("which"))
+            yield Violation("outside-cluster", message, violations.setting("which"))
 
 
 @irdl_op_definition
@@ -134,12 +135,14 @@ class PlaceOp(CheckedOp):
         if signature is None:
             kind = record.kind
             yield Violation(
-                f"`{kind}` is not a clause{hint(kind, CLAUSES)}", violations.clause(index)
+                "unknown-word",
+                f"`{kind}` is not a clause{hint(kind, CLAUSES)}",
+                violations.clause(index),
             )
             return
         for found in record_violations(record, signature, f"{index}."):
             whole = found.anchor == violations.WHOLE
-            yield Violation(found.message, violations.clause(index) if whole else found.anchor)
+            yield replace(found, anchor=violations.clause(index)) if whole else found
 
 
 @irdl_op_definition
@@ -179,7 +182,7 @@ class PlanOp(CheckedOp):
         try:
             load_cluster(self.cluster.data)
         except ClusterError as error:
-            yield Violation(str(error), violations.setting("cluster"))
+            yield Violation("unknown-cluster", str(error), violations.setting("cluster"))
         yield from plan_violations(self)
 
 

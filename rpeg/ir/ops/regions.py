@@ -83,10 +83,11 @@ class EveryOp(RpegOp):
     def rules(self) -> Iterator[Violation]:
         ending = terminator_of(self)
         if not isinstance(ending, YieldOp):
-            yield Violation("every ends with rpeg.yield")
+            yield Violation("missing-terminator", "every ends with rpeg.yield")
         elif len(ending.operands) != len(self.carried):
             yield Violation(
-                f"every carries {len(self.carried)} states and yields {len(ending.operands)}"
+                "yield-count",
+                f"every carries {len(self.carried)} states and yields {len(ending.operands)}",
             )
 
 
@@ -119,13 +120,16 @@ class KeepOp(RpegOp):
     def rules(self) -> Iterator[Violation]:
         parent = self.parent_op()
         if parent is not None and (parent.name != "rpeg.collect" or self.next_op is not None):
-            yield Violation("keep is the last line of a collect region, and only there")
+            yield Violation(
+                "collect-without-keep", "keep is the last line of a collect region, and only there"
+            )
         kept = list(self.kept)
         for index, value in enumerate(kept):
             y = trajectories_of(value)
             field = isinstance(value.type, TokenFieldType | ResponseFieldType)
             if field and y is not None and not is_unknown(y.type) and y not in kept:
                 yield Violation(
+                    "kept-without-trajectories",
                     f"`{name_of(value)}` belongs to the trajectories `{name_of(y)}`: keep "
                     f"`{name_of(y)}` too",
                     violations.operand(index),
@@ -166,7 +170,9 @@ class CollectOp(RpegOp):
 
     def rules(self) -> Iterator[Violation]:
         if not any(isinstance(op, KeepOp) for op in self.body.block.ops):
-            yield Violation("a collect region ends with keep(rewards, ..., where=mixed)")
+            yield Violation(
+                "collect-without-keep", "a collect region ends with keep(rewards, ..., where=mixed)"
+            )
 
 
 OPS: tuple[type[CheckedOp], ...] = (EveryOp, CollectOp, KeepOp, YieldOp)

@@ -50,7 +50,8 @@ class WeightedSumOp(RpegOp):
         assert isinstance(weights, tuple)
         if len(weights) != len(self.rewards):
             yield Violation(
-                f"weighted_sum has {len(self.rewards)} rewards and {len(weights)} weights"
+                "weights-count",
+                f"weighted_sum has {len(self.rewards)} rewards and {len(weights)} weights",
             )
 
 
@@ -74,7 +75,9 @@ class KlPenaltyOp(RpegOp):
 
     def rules(self) -> Iterator[Violation]:
         if self.coef is None and self.coef_state is None:
-            yield Violation("kl_penalty needs the setting `coef`: write coef=0.2")
+            yield Violation(
+                "missing-setting", "kl_penalty needs the setting `coef`: write coef=0.2"
+            )
 
 
 @irdl_op_definition
@@ -144,7 +147,8 @@ class GroupAdvantageOp(RpegOp):
         y = trajectories_of(self.rewards)
         if y is not None and isinstance(y.type, TrajectoriesType) and y.type.n == 1:
             yield Violation(
-                "group_advantage compares the responses of one prompt: generate needs n >= 2"
+                "group-of-one",
+                "group_advantage compares the responses of one prompt: generate needs n >= 2",
             )
 
 
@@ -188,12 +192,14 @@ class ImportanceOp(RpegOp):
         current, behaviour = _token(self.current.type), _token(self.behaviour.type)
         if not behaviour.sampled:
             yield Violation(
+                "importance-operands",
                 f"`{name_of(self.behaviour)}` is recomputed; importance needs the log-probs that "
                 "generate returned",
                 violations.operand(1),
             )
         elif current.sampled or current.owner != behaviour.owner:
             yield Violation(
+                "importance-operands",
                 f"importance needs logprob({behaviour.owner}@{index_name(self)}, ...) first, the "
                 "log-probs of the trained weights",
                 violations.operand(0),
@@ -203,11 +209,13 @@ class ImportanceOp(RpegOp):
         floor, cap = self.float_of("floor"), self.float_of("cap")
         if floor > cap:
             yield Violation(
+                "importance-band",
                 f"floor={floor:g} is above cap={cap:g}: nothing would be trained on",
                 violations.setting("floor"),
             )
         elif floor > 0 and self.value("mode") != "mask":
             yield Violation(
+                "importance-band",
                 f"floor={floor:g} masks weights below it: write mode=mask, or remove it",
                 violations.setting("floor"),
             )

@@ -28,6 +28,7 @@ from rpeg.ir.declared import declaration
 from rpeg.ir.naming import name_of
 from rpeg.ir.ops.declare import DeclareOp, allowed_staleness
 from rpeg.ir.records import BOUND, OLD_SPANS, OVERFLOW
+from rpeg.ir.rules.codes import Code
 from rpeg.ir.settings import FLOAT, INT, TEXT, list_of, word
 from rpeg.ir.signature import Scope
 from rpeg.ir.staleness import WORDS, old_spans_violations
@@ -84,7 +85,7 @@ class GetOp(RpegOp):
             return
         wanted = value_type(declared.KIND, declared.form_name, name)
         if held != wanted:
-            yield Violation(f"@{name} is read as {held}; it is {wanted}")
+            yield Violation("result-type", f"@{name} is read as {held}; it is {wanted}")
 
     @classmethod
     def parse(cls, parser: Parser) -> "GetOp":
@@ -126,7 +127,9 @@ class StaleOp(RpegOp):
 
     def rules(self) -> Iterator[Violation]:
         if self.int_of("low") > self.int_of("high"):
-            yield Violation("the window of versions is empty: the older version comes first")
+            yield Violation(
+                "empty-window", "the window of versions is empty: the older version comes first"
+            )
 
 
 @irdl_op_definition
@@ -223,6 +226,7 @@ class GenerateOp(RpegOp):
         assert isinstance(weights, WeightsType)
         if weights.lag[0] < 0:
             yield Violation(
+                "used-after-yield",
                 "generate reads the weights of this step or older ones, not the next",
                 violations.operand(0),
             )
@@ -231,6 +235,7 @@ class GenerateOp(RpegOp):
         top_p = self.properties["top_p"]
         if isinstance(top_p, FloatAttr) and not 0.0 < top_p.value.data <= 1.0:
             yield Violation(
+                "setting-range",
                 f"top_p={top_p.value.data:g}: a share above 0 and at most 1.0",
                 violations.setting("top_p"),
             )
@@ -244,6 +249,7 @@ class GenerateOp(RpegOp):
         allowed, oldest, i = allowed_staleness(self), weights.lag[1], index_name(self)
         if allowed is not None and oldest > allowed:
             yield Violation(
+                "lag-beyond-allow",
                 f"`{weights.owner}` may be {oldest} versions old, the file allows {allowed}: read "
                 f"{weights.owner}@[{i}-{allowed}..{i}], or allow staleness={oldest}",
                 violations.operand(0),
@@ -255,8 +261,9 @@ class GenerateOp(RpegOp):
             return
         for name in self._window():
             yield Violation(
+                "bound-without-window",
                 f"`{name}` belongs to a window of versions: write the weights as "
-                f"{weights.owner}@[i-2..i], or remove it"
+                f"{weights.owner}@[i-2..i], or remove it",
             )
 
 
@@ -286,6 +293,7 @@ class LogprobOp(RpegOp):
     name = "rpeg.logprob"
     SURFACE: ClassVar[str] = "logprob"
     PLACED: ClassVar[bool] = True
+    LAGGED: ClassVar[Code] = "old-from-lagged-weights"
     weights = operand(LANGUAGE_MODEL)
     trajectories = operand("traj")
     logprobs = gives("tok.logprob")

@@ -83,13 +83,14 @@ class StepOp(CheckedOp):
     def rules(self) -> Iterator[Violation]:
         if self.steps < 1:
             yield Violation(
+                "setting-range",
                 f"a step runs at least once: {self.index.data} < 1 or more",
                 violations.setting("count"),
             )
         yield from self._state_rules()
         last = self.body.block.last_op
         if not isinstance(last, YieldOp):
-            yield Violation("a step ends with rpeg.yield")
+            yield Violation("missing-terminator", "a step ends with rpeg.yield")
             return
         yield from self._yield_rules(last)
 
@@ -97,20 +98,28 @@ class StepOp(CheckedOp):
         for index, state in enumerate(self.states):
             key = state_key(state.type)
             if key is None:
-                yield Violation(f"state {index + 1} of a step is {describe(state.type)}")
+                yield Violation(
+                    "state-kind", f"state {index + 1} of a step is {describe(state.type)}"
+                )
             elif isinstance(state.type, WeightsType) and state.type.lag != (0, 0):
-                yield Violation(f"state {index + 1} is not the version at the start of the step")
+                yield Violation(
+                    "state-kind", f"state {index + 1} is not the version at the start of the step"
+                )
 
     def _yield_rules(self, last: YieldOp) -> Iterator[Violation]:
         if len(last.operands) != len(self.states):
             yield Violation(
+                "not-yielded",
                 f"a step yields each of its {len(self.states)} states once; this one yields "
-                f"{len(last.operands)}"
+                f"{len(last.operands)}",
             )
             return
         for index, (start, end) in enumerate(zip(self.states, last.operands, strict=True)):
             if not is_unknown(end.type) and state_key(start.type) != state_key(end.type):
-                yield Violation(f"state {index + 1} starts as {start.type} and ends as {end.type}")
+                yield Violation(
+                    "yielded-as-another",
+                    f"state {index + 1} starts as {start.type} and ends as {end.type}",
+                )
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:

@@ -93,6 +93,7 @@ class UpdateOp(RpegOp):
         i = index_name(self)
         if _weights(self.weights).lag == (NEXT, NEXT) or _updated_before(self, owner):
             yield Violation(
+                "yielded-twice",
                 f"{owner}@{i}+1 is made twice: a state gets one new version a step; give both "
                 "losses to one update",
                 violations.result(0),
@@ -102,6 +103,7 @@ class UpdateOp(RpegOp):
         model = declaration(self, owner)
         if model is not None and "optim" not in model.properties:
             yield Violation(
+                "update-without-optimizer",
                 f"`{owner}` has no optimizer: add optim=adamw(lr=...) to its declaration at "
                 f"{place_in_file(model) or 'the top'}",
                 violations.operand(0),
@@ -110,12 +112,14 @@ class UpdateOp(RpegOp):
     def _loss_rules(self, owner: str, index: int, loss: SSAValue) -> Iterator[Violation]:
         if isinstance(loss.type, LossType) and loss.type.owner not in ("", owner):
             yield Violation(
+                "foreign-loss",
                 f"`{name_of(loss)}` is a loss of `{loss.type.owner}`, this update trains `{owner}`",
                 violations.operand(index),
             )
         maker = loss.owner
         if self.optimizer_steps > 1 and isinstance(maker, LossOp) and not maker.ANCHORED:
             yield Violation(
+                "unanchored-loss",
                 f"{maker.SURFACE} is right for one optimizer step; this update takes "
                 f"{self.optimizer_steps} (epochs x minibatches): use ppo_clip, or 1",
                 violations.operand(index),
@@ -126,6 +130,7 @@ class UpdateOp(RpegOp):
         for size, what in _batch_sizes(self.losses):
             if size % parts:
                 yield Violation(
+                    "uneven-minibatches",
                     f"{what} do not divide into {parts} minibatches",
                     violations.setting("minibatches"),
                 )

@@ -38,7 +38,7 @@ class ShapeRewardOp(RpegOp):
 
     def rules(self) -> Iterator[Violation]:
         if self.float_of("power") == 1.0:
-            yield Violation("a power of 1 changes nothing: remove the line")
+            yield Violation("setting-range", "a power of 1 changes nothing: remove the line")
 
 
 @pytest.fixture(autouse=True)
