@@ -132,6 +132,7 @@ class StepGen:
         cls = operation_class(signature.name)
         settings = dict(given.values)
         cls.complete(operands, settings)
+        settings = {name: settings[name] for name in signature.settings if name in settings}
         attributes: dict[str, Attribute] = {}
         if cls is CopyOp and node.targets:
             settings["target"] = SymbolRefAttr(node.targets[0].name)
