@@ -13,6 +13,7 @@ import signal
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from tempfile import TemporaryDirectory
 
 from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
@@ -35,7 +36,9 @@ def main(arguments: Sequence[str]) -> int:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ[AGENT] = str(os.getpid())
     try:
-        torchrun(options)
+        with TemporaryDirectory(prefix="rpeg-agent-") as logs:  # torchrun would leave its own behind
+            options.log_dir = options.log_dir or logs
+            torchrun(options)
     except ChildFailedError as error:
         rank, failure = error.get_first_failure()
         return _explain(rank, failure)

@@ -38,6 +38,15 @@ def test_a_signal_is_no_traceback(
     assert said == ["interrupted: the same command goes on from the last checkpoint"]
 
 
+def test_a_launch_leaves_no_folder_behind(tmp_path: Path) -> None:
+    program, temporary = tmp_path / "program.py", tmp_path / "temporary"
+    program.write_text("")
+    temporary.mkdir()
+    command = [sys.executable, "-m", "rpeg.runtime.launch", "--nproc-per-node", "2", str(program)]
+    subprocess.run(command, check=True, env=os.environ | {"TMPDIR": str(temporary)})
+    assert list(temporary.iterdir()) == []
+
+
 def launched(package: Path, script: str) -> subprocess.Popen[str]:
     """`rpeg launch` of a package, in a process group of its own; its program has said `up`."""
     (package / "launch.sh").write_text(script)
