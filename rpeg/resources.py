@@ -12,6 +12,16 @@ _DATA = _PACKAGE / "_data"
 _ROOT = _DATA if _DATA.is_dir() else _PACKAGE.parent
 
 
+def found(folder: Path, relative: str) -> Path:
+    """The path that a source without a scheme means in a file of `folder`, there or not: a path
+    from there, or a shipped model.
+    """
+    path, shipped = folder / relative, _ROOT / relative
+    if relative.startswith("models/") and shipped.exists() and not path.exists():
+        return shipped
+    return path
+
+
 def resource(relative: str) -> Path:
     """The path of a shipped file or folder, such as `grammar/rpeg.lark` or `models`.
 

@@ -40,7 +40,7 @@ from rpeg.ir.patterns import Operand, Pattern, describe
 from rpeg.ir.rules.codes import Code
 from rpeg.ir.settings import Kind, Python, Setting, python_value
 from rpeg.ir.signature import SCOPES, Scope, Signature
-from rpeg.ir.types import ScopedType, UnknownType, WeightsType, is_unknown
+from rpeg.ir.types import NEXT, ScopedType, UnknownType, WeightsType, is_unknown
 from rpeg.ir.violations import RuleBroken, Violation
 
 # ---- definition helpers --------------------------------------------------------------------------
@@ -199,6 +199,8 @@ class RpegOp(CheckedOp):
     """The surface follows it with `{ ... }`."""
     READS_OLD: ClassVar[bool] = False
     """It may read weights older than this step's."""
+    READS_NEXT: ClassVar[bool] = False
+    """It may read the version that the step ends with."""
     LAGGED: ClassVar[Code] = "stale-read"
     """The rule that it breaks where it reads older weights and may not."""
     LENIENT: ClassVar[bool] = False
@@ -304,7 +306,12 @@ class RpegOp(CheckedOp):
         unknown = any(is_unknown(v.type) for v in self.operands)
         if misfits or (unknown and not self.LENIENT):
             return
-        broken = [*self._version_rules(), *self._same_trajectories(), *self.rules()]
+        broken = [
+            *self._next_rules(),
+            *self._version_rules(),
+            *self._same_trajectories(),
+            *self.rules(),
+        ]
         yield from broken or self._result_types()
 
     def misfits(self) -> Iterator[Violation]:
@@ -333,6 +340,17 @@ class RpegOp(CheckedOp):
             values = [group] if isinstance(group, SSAValue) else list(group or ())
             for value in values:
                 yield name, value, _flow(definition)
+
+    def _next_rules(self) -> Iterator[Violation]:
+        for index, value in enumerate(self.operands):
+            ahead = isinstance(value.type, WeightsType) and value.type.lag[0] == NEXT
+            if ahead and not self.READS_NEXT:
+                yield Violation(
+                    "used-after-yield",
+                    f"{self.word} reads {shown(value)}, which this step ends with: only eval, "
+                    f"eval_loss, export, copy and ema do; read {name_of(value)}@{index_name(self)}",
+                    violations.operand(index),
+                )
 
     def _version_rules(self) -> Iterator[Violation]:
         for index, value in enumerate(self.operands):

@@ -15,7 +15,7 @@ from xdsl.traits import NoTerminator
 
 from rpeg.ir.base import CheckedOp
 from rpeg.ir.declared import step_of
-from rpeg.ir.ops.movement import PublishOp
+from rpeg.ir.ops.movement import PublishOp, pool_of
 from rpeg.ir.ops.regions import EveryOp
 from rpeg.ir.ops.sampling import GetOp
 from rpeg.ir.ops.updates import UpdateOp
@@ -92,11 +92,12 @@ class EdgeOp(CheckedOp):
                 "edge-distance",
                 f"distance {distance}: an edge leads to this step (0) or a later one",
             )
-        elif distance == 0 and not unknown and not _in_order(source, target, sequence.labels):
+        elif distance == 0 and not unknown and _turned(source, target, sequence.labels):
+            around = " -> ".join([*dict.fromkeys((target, source)), target])
             yield Violation(
                 "zero-distance-cycle",
-                f"`{source}` does not run before `{target}` in this sequence: write distance 1, "
-                "or move the task",
+                f"zero-distance cycle: {around}: `{source}` does not run before `{target}` in this "
+                "sequence; write distance 1, or move the task",
             )
 
 
@@ -126,13 +127,16 @@ class SequenceOp(CheckedOp):
         if pool not in groups:
             near = hint(pool, groups) or f"; declared: {', '.join(groups) or 'none'}"
             yield Violation("unknown-process-group", f"`{pool}` is not a process group{near}")
-        missing = [label for label in labelled(step) if label not in self.labels]
+        mine = [label for label, op in labelled(step).items() if pool_of(op) in (None, pool)]
+        missing = [label for label in mine if label not in self.labels]
         if missing:
             yield Violation("missing-task", f"the sequence leaves out {', '.join(missing)}")
 
 
-def _in_order(first: str, second: str, labels: Sequence[str]) -> bool:
-    return first in labels and second in labels[labels.index(first) + 1 :]
+def _turned(first: str, second: str, labels: Sequence[str]) -> bool:
+    """Whether a sequence that runs both does not run `first` before `second`."""
+    both = first in labels and second in labels
+    return both and second not in labels[labels.index(first) + 1 :]
 
 
 def label_of(op: Operation) -> str | None:

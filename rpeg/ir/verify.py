@@ -12,6 +12,7 @@ from rpeg.ir.diagnostics import Diagnostic, has_errors, in_order
 from rpeg.ir.order import order_violations
 from rpeg.ir.rank_rules import rank_violations
 from rpeg.ir.references import reference_violations
+from rpeg.ir.schedule_rules import deadlock_violations
 from rpeg.ir.sources import Sources
 from rpeg.ir.structure import shape_violations
 from rpeg.ir.violations import Violation
@@ -33,10 +34,14 @@ def _problems(module: Operation, names: bool) -> Iterator[tuple[Operation, Viola
     if misshapen:
         yield from misshapen
         return
+    disorder = list(order_violations(module))
+    yield from disorder
+    if any(v.code == "zero-distance-cycle" for _, v in disorder):
+        return  # rules follow values to where they come from, which a cycle never ends
     for op in module.walk():
         yield from ((op, v) for v in _op_problems(op))
-    yield from order_violations(module)
     yield from rank_violations(module)
+    yield from deadlock_violations(module)
     if names:
         yield from reference_violations(module)
 

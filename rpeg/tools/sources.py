@@ -17,7 +17,7 @@ from rpeg.ir.sources import Sources
 from rpeg.ir.stages import stages
 from rpeg.ir.violations import setting
 from rpeg.passes.layouts import layout_of
-from rpeg.resources import resource
+from rpeg.resources import found, resource
 from rpeg.tools.console import Source
 
 
@@ -90,8 +90,7 @@ def _missing(source: Source, uri: str) -> str | None:
 
 def path_of(source: Source, uri: str) -> Path:
     """The path that a source without a scheme means, whether or not it is there."""
-    path, shipped = source.folder / uri, resource("models").parent / uri
-    return shipped if uri.startswith("models/") and shipped.exists() and not path.exists() else path
+    return found(source.folder, uri)
 
 
 def fit_problems(pipeline: PipelineOp, sources: Sources, source: Source) -> Iterator[Diagnostic]:

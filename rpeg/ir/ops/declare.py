@@ -25,6 +25,7 @@ from rpeg.ir.attributes import RecordAttr, SecondsAttr
 from rpeg.ir.base import CheckedOp, Held, maybe, required, setting
 from rpeg.ir.checks import record_violations, setting_violations
 from rpeg.ir.declared import declarations, pipeline_of, step_of, symbol_name
+from rpeg.ir.model_rules import enough_layers
 from rpeg.ir.patterns import operands
 from rpeg.ir.records import ALLOW, EXPECT, RULES, SCHEMES
 from rpeg.ir.settings import DURATION, FLOAT, INT, TEXT, Setting, python_value, record, word
@@ -265,6 +266,7 @@ class ModelOp(DeclareOp):
     def rules(self) -> Iterator[Violation]:
         if self.initial is not None:
             yield from self._initial_rules(self.initial)
+        yield from enough_layers(self, self.title)
         step = step_of(self)
         if self.optim is not None and step is not None and not _changes(step, self.title):
             yield Violation(

@@ -23,6 +23,7 @@ class EvalOp(RpegOp):
     SURFACE: ClassVar[str] = "eval"
     SCOPE: ClassVar[Scope] = "step"
     PLACED: ClassVar[bool] = True
+    READS_NEXT: ClassVar[bool] = True
     weights = operand(LANGUAGE_MODEL)
     prompts = operand("data.prompts")
     scorer = operand("verifier | tool.environment")
@@ -47,6 +48,7 @@ class EvalLossOp(RpegOp):
     SURFACE: ClassVar[str] = "eval_loss"
     SCOPE: ClassVar[Scope] = "step"
     PLACED: ClassVar[bool] = True
+    READS_NEXT: ClassVar[bool] = True
     weights = operand(LANGUAGE_MODEL)
     examples = operand("data.demos")
     limit = maybe(INT, least=1)
@@ -73,6 +75,7 @@ class ExportOp(RpegOp):
     name = "rpeg.export"
     SURFACE: ClassVar[str] = "export"
     SCOPE: ClassVar[Scope] = "step"
+    READS_NEXT: ClassVar[bool] = True
     weights = operand(TRAINABLE)
     to = required(TEXT)
 

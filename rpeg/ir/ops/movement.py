@@ -93,6 +93,7 @@ class PublishOp(RpegOp):
 
     name = "rpeg.publish"
     SCOPE: ClassVar[Scope] = "step"
+    READS_NEXT: ClassVar[bool] = True
     weights = operand("model")
     published = gives("model")
     traits = traits_def(Pure())

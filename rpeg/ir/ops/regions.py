@@ -52,6 +52,7 @@ class YieldOp(RpegOp):
 
     name = "rpeg.yield"
     SCOPE: ClassVar[Scope] = "step"
+    READS_NEXT: ClassVar[bool] = True
     states = _carried()
     traits = traits_def(IsTerminator())
 
@@ -64,6 +65,7 @@ class EveryOp(RpegOp):
     SURFACE: ClassVar[str] = "every"
     SCOPE: ClassVar[Scope] = "step"
     REGION: ClassVar[bool] = True
+    READS_NEXT: ClassVar[bool] = True
     traits = traits_def(NoTerminator())  # its own rule says more than xDSL's
     carried = _carried()
     steps = required(INT, least=1)

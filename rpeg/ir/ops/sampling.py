@@ -25,6 +25,7 @@ from rpeg.ir.base import (
     setting,
 )
 from rpeg.ir.declared import declaration
+from rpeg.ir.model_rules import same_tokens
 from rpeg.ir.naming import name_of
 from rpeg.ir.ops.declare import DeclareOp, allowed_staleness
 from rpeg.ir.records import BOUND, OLD_SPANS, OVERFLOW
@@ -224,12 +225,6 @@ class GenerateOp(RpegOp):
     def rules(self) -> Iterator[Violation]:
         weights = self.weights.type
         assert isinstance(weights, WeightsType)
-        if weights.lag[0] < 0:
-            yield Violation(
-                "used-after-yield",
-                "generate reads the weights of this step or older ones, not the next",
-                violations.operand(0),
-            )
         yield from self._window_rules(weights)
         yield from self._ceiling_rule(weights)
         top_p = self.properties["top_p"]
@@ -285,6 +280,9 @@ class ScoreOp(RpegOp):
         per_token = scorer.what in ("process", "process_reward")
         return [TokenFieldType.of("reward") if per_token else ResponseFieldType("reward")]
 
+    def rules(self) -> Iterator[Violation]:
+        return same_tokens(self, self.scorer, self.trajectories)
+
 
 @irdl_op_definition
 class LogprobOp(RpegOp):
@@ -301,6 +299,9 @@ class LogprobOp(RpegOp):
 
     def infer(self) -> Sequence[Attribute]:
         return [TokenFieldType.of("logprob", name_of(self.weights))]
+
+    def rules(self) -> Iterator[Violation]:
+        return same_tokens(self, self.weights, self.trajectories)
 
 
 @irdl_op_definition
@@ -335,6 +336,9 @@ class ValuesOp(RpegOp):
 
     def infer(self) -> Sequence[Attribute]:
         return [TokenFieldType.of("value", name_of(self.weights))]
+
+    def rules(self) -> Iterator[Violation]:
+        return same_tokens(self, self.weights, self.trajectories)
 
 
 def value_type(kind: str, form: str, symbol: str) -> FlowType:

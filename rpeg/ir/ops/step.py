@@ -27,8 +27,12 @@ KEPT: tuple[type[Attribute], ...] = (
 )
 
 
-def state_key(value_type: Attribute) -> tuple[str, str] | None:
-    """(kind, declared name) of a state's type: equal for all versions of one state."""
+Key = tuple[str, str]
+"""What the versions of one state have in common: its kind and its declared name."""
+
+
+def state_key(value_type: Attribute) -> Key | None:
+    """The key of a state's type; None for other types."""
     match value_type:
         case WeightsType() | OptimizerType():
             return value_type.KIND, value_type.owner
@@ -107,19 +111,16 @@ class StepOp(CheckedOp):
                 )
 
     def _yield_rules(self, last: YieldOp) -> Iterator[Violation]:
-        if len(last.operands) != len(self.states):
-            yield Violation(
-                "not-yielded",
-                f"a step yields each of its {len(self.states)} states once; this one yields "
-                f"{len(last.operands)}",
-            )
+        if any(is_unknown(v.type) for v in last.operands):
             return
-        for index, (start, end) in enumerate(zip(self.states, last.operands, strict=True)):
-            if not is_unknown(end.type) and state_key(start.type) != state_key(end.type):
-                yield Violation(
-                    "yielded-as-another",
-                    f"state {index + 1} starts as {start.type} and ends as {end.type}",
-                )
+        starts = [state_key(v.type) for v in self.states]
+        ends = [state_key(v.type) for v in last.operands]
+        uneven = list(_uneven(starts, ends))
+        yield from uneven
+        for index, (start, end) in enumerate(zip(self.states, last.operands, strict=False)):
+            if not uneven and state_key(start.type) != state_key(end.type):
+                text = f"state {index + 1} starts as {start.type} and ends as {end.type}"
+                yield Violation("yielded-as-another", text)
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
@@ -144,6 +145,29 @@ class StepOp(CheckedOp):
         if self.attributes:
             printer.print_string(" ")
             printer.print_attr_dict(self.attributes)
+
+
+def _uneven(starts: Sequence[Key | None], ends: Sequence[Key | None]) -> Iterator[Violation]:
+    """States that a step does not yield as often as it has them."""
+    for key in dict.fromkeys(k for k in (*starts, *ends) if k is not None):
+        held, given = starts.count(key), ends.count(key)
+        if given < held:
+            text = (
+                f"{_title(key)} is never yielded: a step ends with a version of each of its states"
+            )
+            yield Violation("not-yielded", f"{text}, the one it began with if nothing changes it")
+        elif given > held > 0:
+            text = f"{_title(key)} is yielded twice: each state of a step has one next version"
+            yield Violation("yielded-twice", text)
+        elif not held:
+            text = f"{_title(key)} is yielded and is no state of the step: add it to the arguments"
+            yield Violation("yielded-as-another", text)
+
+
+def _title(key: Key) -> str:
+    kind, name = key
+    what = {"opt": "the optimizer state of ", "cursor": "the position in ", "model": ""}
+    return f"{what.get(kind, f'the {kind} ')}`{name}`"
 
 
 def _parse_argument(parser: Parser) -> Parser.Argument:

@@ -21,6 +21,7 @@ from rpeg.ir.base import (
     setting,
 )
 from rpeg.ir.declared import declaration, place_in_file
+from rpeg.ir.model_rules import like_trunks
 from rpeg.ir.naming import name_of, trajectories_of
 from rpeg.ir.ops.losses import LossOp
 from rpeg.ir.settings import BOOL, FLOAT, INT, word
@@ -54,6 +55,7 @@ class UpdateOp(RpegOp):
     SURFACE: ClassVar[str] = "update"
     SCOPE: ClassVar[Scope] = "batch"
     PLACED: ClassVar[bool] = True
+    READS_NEXT: ClassVar[bool] = True  # its own rule says more
     weights = operand(TRAINABLE)
     optimizer = hidden("opt")
     losses = many("loss", at_least_one=True)
@@ -83,21 +85,11 @@ class UpdateOp(RpegOp):
 
     def rules(self) -> Iterator[Violation]:
         owner = _weights(self.weights).owner
-        yield from self._version_rule(owner)
+        yield from made_once(self, owner)
         yield from self._optimizer_rule(owner)
         for index, loss in enumerate(self.losses):
             yield from self._loss_rules(owner, index + 2, loss)
         yield from self._size_rule()
-
-    def _version_rule(self, owner: str) -> Iterator[Violation]:
-        i = index_name(self)
-        if _weights(self.weights).lag == (NEXT, NEXT) or _updated_before(self, owner):
-            yield Violation(
-                "yielded-twice",
-                f"{owner}@{i}+1 is made twice: a state gets one new version a step; give both "
-                "losses to one update",
-                violations.result(0),
-            )
 
     def _optimizer_rule(self, owner: str) -> Iterator[Violation]:
         model = declaration(self, owner)
@@ -148,6 +140,18 @@ def _batch_sizes(losses: Sequence[SSAValue]) -> Iterator[tuple[int, str]]:
             yield prompts * n, f"{prompts} prompts x {n} = {prompts * n} samples"
 
 
+def made_once(op: RpegOp, owner: str) -> Iterator[Violation]:
+    """A state gets one new version a step."""
+    reads_next = isinstance(op, UpdateOp) and _weights(op.weights).lag == (NEXT, NEXT)
+    if reads_next or _updated_before(op, owner):
+        yield Violation(
+            "yielded-twice",
+            f"{owner}@{index_name(op)}+1 is made twice: a state gets one new version a step; give "
+            "both losses to one update",
+            violations.result(0),
+        )
+
+
 def _updated_before(op: Operation, owner: str) -> bool:
     """Whether an update above `op` in its step already makes the owner's next version."""
     step = op.parent_op()
@@ -170,6 +174,7 @@ class CopyOp(RpegOp):
     name = "rpeg.copy"
     SURFACE: ClassVar[str] = "copy"
     SCOPE: ClassVar[Scope] = "step"
+    READS_NEXT: ClassVar[bool] = True
     source = operand("model")
     target = opt_prop_def(SymbolRefAttr)
     copied = gives("next")
@@ -183,6 +188,10 @@ class CopyOp(RpegOp):
         """Name of the model whose next version this is."""
         return symbol_text(self.target) if self.target else _weights(self.source).owner
 
+    def rules(self) -> Iterator[Violation]:
+        yield from made_once(self, self.makes())
+        yield from like_trunks(self, _weights(self.source).owner, self.makes())
+
 
 @irdl_op_definition
 class EmaOp(RpegOp):
@@ -191,6 +200,7 @@ class EmaOp(RpegOp):
     name = "rpeg.ema"
     SURFACE: ClassVar[str] = "ema"
     SCOPE: ClassVar[Scope] = "step"
+    READS_NEXT: ClassVar[bool] = True
     average = operand("model")
     source = operand(TRAINABLE)
     decay = required(FLOAT, least=0.0)
@@ -203,6 +213,10 @@ class EmaOp(RpegOp):
     def makes(self) -> str:
         """Name of the model whose next version this is."""
         return _weights(self.average).owner
+
+    def rules(self) -> Iterator[Violation]:
+        yield from made_once(self, self.makes())
+        yield from like_trunks(self, _weights(self.source).owner, self.makes())
 
 
 @irdl_op_definition

@@ -23,7 +23,7 @@ rpeg.pipeline @types {
 rpeg.pipeline @states {
   rpeg.model @actor policy("x")
   rpeg.data @train prompts("y")
-  // expected-error@+1:3 {{a step yields each of its 2 states once; this one yields 1}}
+  // expected-error@+1:3 {{`actor` is never yielded: a step ends with a version of each of its states, the one it began with if nothing changes it}}
   rpeg.step i < 3 (%actor : !rpeg.weights<@actor, policy>, %train : !rpeg.cursor<@train, prompts>) {
     %q, %c = rpeg.batch %train {size = 4}
     // expected-error@+1:5 {{every ends with rpeg.yield}}
@@ -43,9 +43,35 @@ rpeg.pipeline @states {
 rpeg.pipeline @swapped {
   rpeg.model @actor policy("x")
   rpeg.data @train prompts("y")
-  // expected-error@+1:3 {{state 1 starts as !rpeg.weights<@actor, policy> and ends as !rpeg.cursor<@train, prompts>}}
+  // expected-error@+2:3 {{`actor` is never yielded}}
+  // expected-error@+1:3 {{the position in `train` is yielded twice: each state of a step has one next version}}
   rpeg.step i < 3 (%actor : !rpeg.weights<@actor, policy>, %train : !rpeg.cursor<@train, prompts>) {
     rpeg.yield %train, %train
+  }
+}
+
+// -----
+
+rpeg.pipeline @crossed {
+  rpeg.model @actor policy("x")
+  rpeg.data @train prompts("y")
+  // expected-error@+2:3 {{state 1 starts as !rpeg.weights<@actor, policy> and ends as !rpeg.cursor<@train, prompts>}}
+  // expected-error@+1:3 {{state 2 starts as !rpeg.cursor<@train, prompts> and ends as !rpeg.weights<@actor, policy>}}
+  rpeg.step i < 3 (%actor : !rpeg.weights<@actor, policy>, %train : !rpeg.cursor<@train, prompts>) {
+    rpeg.yield %train, %actor
+  }
+}
+
+// -----
+
+rpeg.pipeline @cycle {
+  rpeg.model @actor policy("x")
+  rpeg.step i < 3 (%actor : !rpeg.weights<@actor, policy>) {
+    // expected-error@+1:30 {{zero-distance cycle: a -> c -> b -> a: each needs the one before it in the same step; read the version of an earlier step}}
+    %a = "rpeg.weighted_sum"(%b) <{weights = [1.0 : f64]}> : (!rpeg.seq<reward>) -> !rpeg.seq<reward>
+    %c = rpeg.weighted_sum %a {weights = [1.0]}
+    %b = rpeg.weighted_sum %c {weights = [1.0]}
+    rpeg.yield %actor
   }
 }
 
