@@ -18,7 +18,7 @@ from rpeg.ir.declared import step_of
 from rpeg.ir.ops.movement import PublishOp, pool_of
 from rpeg.ir.ops.regions import EveryOp
 from rpeg.ir.ops.sampling import GetOp
-from rpeg.ir.ops.updates import UpdateOp
+from rpeg.ir.ops.updates import KlControllerOp, UpdateOp
 from rpeg.ir.rank_rules import groups_of
 from rpeg.ir.types import symbol_text
 from rpeg.ir.violations import Violation, hint
@@ -173,21 +173,33 @@ def dependences(block: Block) -> Iterator[Dependence]:
             if value in makers and makers[value] is not op:
                 yield makers[value], op, "it reads what the other makes"
         yield from _overwrites(op, ops)
-        if isinstance(op, EveryOp):
+        if isinstance(op, EveryOp) and not op.carried:
             ends = (e for e in ending if e is not op)
             yield from ((e, op, "it sees the state as the step ends") for e in ends)
 
 
 def _overwrites(op: Operation, ops: Sequence[Operation]) -> Iterator[Dependence]:
-    """Updates train in place, and a publish replaces an engine's weights: old readers go first."""
-    if not isinstance(op, UpdateOp | PublishOp):
-        return
-    old = op.weights if isinstance(op, UpdateOp) else _register(op)
-    if old is None:
-        return
+    """Updates and controllers work in place, and a publish replaces an engine's weights: old
+    readers go first.
+    """
+    replaced = [old for inner in op.walk() if (old := _replaced(inner)) is not None]
     for reader in ops:
-        if reader is not op and not isinstance(reader, GetOp) and old in uses(reader):
+        reads = set() if reader is op or isinstance(reader, GetOp) else set(uses(reader))
+        if not reads.isdisjoint(replaced):
             yield reader, op, "the other replaces the version that it reads"
+
+
+def _replaced(op: Operation) -> SSAValue | None:
+    """The state whose old version is gone once an operation has run."""
+    match op:
+        case UpdateOp():
+            return op.weights
+        case KlControllerOp():
+            return op.coef
+        case PublishOp():
+            return _register(op)
+        case _:
+            return None
 
 
 def _register(publish: PublishOp) -> SSAValue | None:

@@ -6,9 +6,10 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, SSAValue
 
 from rpeg.ir.attributes import RecordAttr, plain
-from rpeg.ir.ops.declare import DataOp, DeclareOp, ModelOp, VerifierOp
+from rpeg.ir.declared import declaration
+from rpeg.ir.ops.declare import DataOp, DeclareOp, ModelOp, StateOp, VerifierOp
 from rpeg.ir.ops.movement import PublishOp, model_of
-from rpeg.ir.ops.sampling import GenerateOp
+from rpeg.ir.ops.sampling import GenerateOp, LogprobOp, ValuesOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.rrt import CallOp, class_of
 from rpeg.ir.stages import stages
@@ -20,12 +21,10 @@ from rpeg.passes.programs import Cannot, Program
 class Declarations:
     """Makes what a program works with, before its loop."""
 
-    def __init__(self, program: Program, step: StepOp, groups: Mapping[str, SSAValue]) -> None:
+    def __init__(self, program: Program, step: StepOp) -> None:
         self.program = program
         self.step = step
         self.stages = list(stages(step).values())
-        self.groups = groups
-        """The process groups of each model, by its name."""
 
     def one(self, op: DeclareOp) -> None:
         """The object of one declaration. Raises Cannot and NotHere."""
@@ -38,6 +37,8 @@ class Declarations:
             case VerifierOp() if op.form_name == "outcome":
                 settings = {"kind": op.form, "source": op.source, **op.settings()}
                 made = self._called(op, "Verifier", settings)
+            case StateOp():
+                made = self._called(op, "Scalar", op.settings())
             case _:
                 raise Cannot(op, f"`{op.title}`: {op.KIND} {op.form_name} does not compile yet")
         made.results[0].name_hint = op.title
@@ -49,11 +50,34 @@ class Declarations:
         trainer = program.declared(model)
         register = program.call(op, "LatestWeights", program.run, trainer)
         engine = program.call(
-            op, "EmbeddedEngine", program.run, trainer, keywords={"groups": self.groups[model]}
+            op, "EmbeddedEngine", program.run, trainer, keywords={"groups": program.groups[model]}
         )
         register.results[0].name_hint = f"{model}_weights"
         engine.results[0].name_hint = f"{model}_engine"
         program.registers[model], program.engines[model] = register.results[0], engine.results[0]
+
+    def shared_tokens(self, at: StepOp) -> None:
+        """The check that models of other sources read a policy's tokens as it means them."""
+        for policy, readers in self._readers().items():
+            models = [self.program.declared(name) for name in (policy, *readers)]
+            self.program.call(at, "share_tokenizer", *models)
+
+    def _readers(self) -> dict[str, list[str]]:
+        """By policy: the models of other sources that read its trajectories."""
+        found: dict[str, list[str]] = {}
+        for op in self.step.walk():
+            y = op.operands[1].type if isinstance(op, LogprobOp | ValuesOp) else None
+            reader = model_of(op) or ""
+            if isinstance(y, TrajectoriesType) and self._source(reader) != self._source(y.owner):
+                readers = found.setdefault(y.owner, [])
+                readers += [reader] if reader not in readers else []
+        return found
+
+    def _source(self, name: str) -> str | None:
+        """Where a model's tokenizer comes from."""
+        model = declaration(self.step, name)
+        assert isinstance(model, ModelOp), "a verified stage works with a declared model"
+        return model.uri if model.initial is None else self._source(model.initial)
 
     def buffer(self, op: GenerateOp) -> None:
         """The queue between a generate and what reads its trajectories."""
@@ -74,7 +98,7 @@ class Declarations:
         return self.program.call(op, cls, self.program.run, settings=named)
 
     def _model(self, op: ModelOp) -> CallOp:
-        if op.form_name != "policy":
+        if op.form_name not in ("policy", "value"):
             raise Cannot(op, f"`{op.title}`: model {op.form_name} does not compile yet")
         if op.lora is not None:
             raise Cannot(op, f"`{op.title}`: adapters (lora) do not compile yet")
@@ -83,14 +107,11 @@ class Declarations:
         return self._frozen(op) if op.optim is None else self._trainer(op, op.optim)
 
     def _frozen(self, op: ModelOp) -> CallOp:
-        keywords = {"groups": self.groups[op.title]}
-        if op.initial is not None:
-            keywords["source"] = self._initial(op, op.initial)
         return self.program.call(
             op,
             "FrozenModel",
             self.program.run,
-            keywords=keywords,
+            keywords=self._keywords(op),
             settings={
                 "name": StringAttr(op.title),
                 "role": op.form,
@@ -99,6 +120,13 @@ class Declarations:
                 "micro_batch": self._micro_batch(op),
             },
         )
+
+    def _keywords(self, op: ModelOp) -> dict[str, SSAValue]:
+        """What a model is made of besides settings."""
+        keywords = {"groups": self.program.groups[op.title]}
+        if op.initial is not None:
+            keywords["source"] = self._initial(op, op.initial)
+        return keywords
 
     def _initial(self, op: ModelOp, other: str) -> SSAValue:
         trainer = self.program.declared(other)
@@ -109,19 +137,16 @@ class Declarations:
         return made.results[0]
 
     def _trainer(self, op: ModelOp, optimizer: Attribute) -> CallOp:
-        if op.initial is not None:
-            text = "training from another model's initial weights does not compile yet"
-            raise Cannot(op, f"`{op.title}`: {text}")
         assert isinstance(optimizer, RecordAttr)
         return self.program.call(
             op,
             "Trainer",
             self.program.run,
-            keywords={"groups": self.groups[op.title]},
+            keywords=self._keywords(op),
             settings={
                 "name": StringAttr(op.title),
                 "role": op.form,
-                "source": op.source,
+                "source": op.source if op.initial is None else None,
                 "dtype": op.dtype,
                 "optimizer": RecordAttr.make("AdamW", optimizer.settings),
                 "horizon": plain(self.step.steps),

@@ -13,7 +13,7 @@ from rpeg.ir.layout import later, size_of, width_of, zero_of
 from rpeg.ir.locations import plan_line
 from rpeg.ir.ops.effects import EvalLossOp
 from rpeg.ir.ops.movement import CLAUSES, clause_of, model_of, pool_of
-from rpeg.ir.ops.sampling import LogprobOp
+from rpeg.ir.ops.sampling import LogprobOp, ValuesOp
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.records import CLAUSES as ROWS
 from rpeg.ir.settings import Python, python_value
@@ -25,7 +25,7 @@ from rpeg.passes.layout_names import layout_name
 Settings = Mapping[str, Attribute]
 FORWARD = ("dp", "tp", "pp", "cp", "ep", "vpp", "sp")
 """Settings that say where weights are; the others only matter to an update."""
-PASSES_THROUGH = LogprobOp | EvalLossOp | UpdateOp
+PASSES_THROUGH = LogprobOp | ValuesOp | EvalLossOp | UpdateOp
 """Stages that run the model as it is spread over its processes; engines have it whole."""
 
 

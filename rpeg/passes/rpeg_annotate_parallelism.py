@@ -7,7 +7,7 @@ from typing import ClassVar
 from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import BlockArgument, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from rpeg.ir.attributes import RecordAttr, plain
@@ -209,35 +209,53 @@ class FromPlan:
 def publish(op: StepOp) -> int:
     """Makes the publishing of each trained model that an engine reads explicit: so many."""
     number = 0
-    for update in [o for o in op.body.block.ops if isinstance(o, UpdateOp)]:
+    for trained in _trained(op):
         engines = (r for r in op.walk() if isinstance(r, GenerateOp | EvalOp))
-        readers = [r for r in engines if model_of(r) == update.makes()]
+        readers = [r for r in engines if model_of(r) == trained.update.makes()]
         if readers:
-            _publish_one(op, update, readers)
+            _publish_one(op, trained, readers)
             number += 1
     return number
 
 
-def _publish_one(op: StepOp, update: UpdateOp, readers: Sequence[RpegOp]) -> None:
-    block, model = op.body.block, update.makes()
+@dataclass(frozen=True)
+class _Trained:
+    """A model that a step trains."""
+
+    update: UpdateOp
+    after: SSAValue
+    """Its weights as the step ends: the update's, or those of the `every` around it."""
+
+
+def _trained(op: StepOp) -> list[_Trained]:
+    updates = {o.makes(): o for o in op.walk() if isinstance(o, UpdateOp)}
+    ends = (end for end in op.ending.operands if isinstance(end.type, WeightsType))
+    pairs = [(end, updates.get(end.type.owner)) for end in ends]  # type: ignore[attr-defined]
+    return [_Trained(update, end) for end, update in pairs if update is not None]
+
+
+def _publish_one(op: StepOp, trained: _Trained, readers: Sequence[RpegOp]) -> None:
+    block, update = op.body.block, trained.update
     register = block.insert_arg(update.weights.type, len(block.args))
-    register.name_hint = f"{model}_published"
-    made = Builder(InsertPoint.after(update)).insert(
-        PublishOp.make([update.updated], location=update.location)
+    register.name_hint = f"{update.makes()}_published"
+    maker = trained.after.owner
+    assert isinstance(maker, Operation), "an update makes what the step ends with"
+    made = Builder(InsertPoint.after(maker)).insert(
+        PublishOp.make([trained.after], location=update.location)
     )
-    made.results[0].name_hint = f"{model}_published"
+    made.results[0].name_hint = register.name_hint
     made.attributes[POOL] = update.attributes[POOL]
     for reader in readers:
-        reader.operands[0] = _published(reader.operands[0], register, made.results[0], update)
+        reader.operands[0] = _published(reader.operands[0], register, made.results[0], trained)
     ending = op.ending
     ending.operands = [*ending.operands, made.results[0]]
 
 
 def _published(
-    read: SSAValue, register: BlockArgument, published: SSAValue, update: UpdateOp
+    read: SSAValue, register: BlockArgument, published: SSAValue, trained: _Trained
 ) -> SSAValue:
     """What an engine reads: the register as the step starts, or what this step publishes."""
-    if read is update.updated:
+    if read is trained.after:
         return published
     held = read.type
     if isinstance(held, WeightsType) and held.lag == (0, 0):

@@ -60,6 +60,11 @@ class RpegLowerToProgramsPass(RpegPass):
             erase(pipeline)
 
 
+def _measures(op: Operation) -> bool:
+    """Whether an operation comes after the step's work: an `every` that makes no state."""
+    return isinstance(op, EveryOp) and not op.carried
+
+
 def _source_hash(module: ModuleOp) -> str:
     held = module.attributes.get(SOURCE_HASH)
     if isinstance(held, StringAttr):
@@ -82,7 +87,8 @@ class ProgramGen:
         op = ProgramOp.of(self.pipeline.title, group.title, len(group.ranks))
         op.location = self.pipeline.location
         program = self._start(op, group)
-        self._declare(program, self._groups(program, group))
+        program.groups = self._groups(program, group)
+        self._declare(program)
         self._loop(program, sequence)
         if self.problems:
             raise PassRefused.of(self.problems)
@@ -141,8 +147,8 @@ class ProgramGen:
                 found[op.title] = layout
         return found
 
-    def _declare(self, program: Program, groups: Mapping[str, SSAValue]) -> None:
-        declarations = Declarations(program, self.step, groups)
+    def _declare(self, program: Program) -> None:
+        declarations = Declarations(program, self.step)
         for op in self.pipeline.body.block.ops:
             if isinstance(op, DeclareOp) and op.used():
                 self._attempt(declarations.one, op)
@@ -152,6 +158,7 @@ class ProgramGen:
         for op in self.step.walk():
             if isinstance(op, GenerateOp):
                 declarations.buffer(op)
+        self._attempt(declarations.shared_tokens, self.step)
         program.call(self.pipeline, "restore", receiver=program.run)
         for model in program.engines:
             publish(program, self.step, model)
@@ -166,7 +173,7 @@ class ProgramGen:
         inside = program.inside(Builder(InsertPoint.at_end(loop.body.block)))
         tasks = labelled(self.step)
         order = [tasks[label] for label in sequence.labels]
-        ending = next((k for k, op in enumerate(order) if isinstance(op, EveryOp)), len(order))
+        ending = next((k for k, op in enumerate(order) if _measures(op)), len(order))
         for op in order[:ending]:
             self._lower(inside, op)
         self._attempt(lambda step: report(inside, step), self.step)

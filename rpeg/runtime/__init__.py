@@ -14,6 +14,7 @@ from rpeg.runtime.fields import (
     group_advantage,
     importance,
     kl_penalty,
+    remax_advantage,
     returns,
     sum_tokens,
     weighted_sum,
@@ -21,7 +22,9 @@ from rpeg.runtime.fields import (
 )
 from rpeg.runtime.groups import Groups
 from rpeg.runtime.layout import AdamW, Layout, MicroBatch
+from rpeg.runtime.models.shared_ids import share_tokenizer
 from rpeg.runtime.run import Run, start
+from rpeg.runtime.scalar import Scalar
 from rpeg.runtime.terms import (
     ON_POLICY,
     cispo,
@@ -33,7 +36,7 @@ from rpeg.runtime.terms import (
     ppo_clip,
     value_loss,
 )
-from rpeg.runtime.together import logprobs
+from rpeg.runtime.together import forward
 from rpeg.runtime.trainer import FrozenModel, InitialWeights, Trainer
 from rpeg.runtime.verifiers import Verifier
 
@@ -51,6 +54,7 @@ __all__ = [
     "PromptData",
     "Run",
     "RuntimeFailure",
+    "Scalar",
     "Trainer",
     "TrajectoryBuffer",
     "Verifier",
@@ -60,15 +64,17 @@ __all__ = [
     "entropy_bonus",
     "evaluate",
     "evaluate_loss",
+    "forward",
     "gae",
     "group_advantage",
     "importance",
     "kl_loss",
     "kl_penalty",
-    "logprobs",
     "policy_gradient",
     "ppo_clip",
+    "remax_advantage",
     "returns",
+    "share_tokenizer",
     "start",
     "sum_tokens",
     "value_loss",

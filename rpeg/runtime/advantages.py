@@ -150,10 +150,14 @@ class Moments:
     squares: float
 
     @staticmethod
-    def of(field: Tensor, mask: Tensor) -> Moments:
-        """Moments of one process's share, accumulated in float64."""
-        kept = field.double()[mask.bool()]
-        return Moments(float(kept.numel()), float(kept.sum()), float(kept.square().sum()))
+    def of(field: Tensor, counts: Tensor) -> Moments:
+        """Moments of one process's share, accumulated in float64.
+
+        `counts` has the field's shape: how often each number counts; a mask is such counts.
+        """
+        x = torch.where(counts > 0, field.double(), 0.0)
+        n = counts.double()
+        return Moments(float(n.sum()), float((n * x).sum()), float((n * x.square()).sum()))
 
     @property
     def mean(self) -> float:
@@ -167,12 +171,26 @@ class Moments:
         return max(centred, 0.0) / max(self.count - 1.0, 1.0)
 
 
+Count = Literal["tokens", "responses"]
+
+
+def counts(field: Tensor, mask: Tensor, count: Count) -> Tensor:
+    """How often each number of a field counts in its batch, of the field's shape.
+
+    A per-token field [samples, tokens] counts where the mask holds; a per-response field [samples]
+    counts once a response, or once for each of its tokens.
+    """
+    if field.dim() == mask.dim():
+        return mask
+    return mask.sum(dim=1) if count == "tokens" else torch.ones_like(field)
+
+
 def whiten(field: Tensor, mask: Tensor, moments: Moments) -> Tensor:
     """(x - mean) / sqrt(variance + 1e-8) on the mask, 0 elsewhere; `moments` are the whole batch's.
 
-    Of per-token returns it is REINFORCE++ (arXiv:2501.03262), of group-centred rewards its variant
-    with a baseline. That one's authors, and verl, count a response once per token: whiten
-    `over_tokens` of the rewards for that. A per-response field counts each response once.
+    `mask` has the field's shape. Of per-token returns it is REINFORCE++ (arXiv:2501.03262), of
+    group-centred rewards its variant with a baseline, whose authors, and verl, count a response
+    once for each of its tokens.
     """
     return (field - moments.mean) / math.sqrt(moments.variance + VARIANCE_EPSILON) * mask
 

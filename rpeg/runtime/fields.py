@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from rpeg.runtime import advantages
-from rpeg.runtime.advantages import Baseline, Moments, Scale
+from rpeg.runtime.advantages import Baseline, Count, Moments, Scale
 from rpeg.runtime.groups import Groups
 from rpeg.runtime.losses.kl import Estimator
+from rpeg.runtime.scalar import Scalar
 from rpeg.runtime.trajectories import Trajectories
 
 
@@ -35,17 +36,27 @@ def group_advantage(
     return advantages.group_advantage(rewards, y.n, baseline=baseline, scale=scale)
 
 
+def remax_advantage(y: Trajectories, rewards: Tensor, baseline: Tensor) -> Tensor:
+    """See `advantages.remax_advantage`; `baseline` [prompts] belongs to the same prompts, in
+    their order.
+    """
+    return advantages.remax_advantage(rewards, baseline, y.n)
+
+
 def kl_penalty(
     y: Trajectories,
     rewards: Tensor,
     policy: Tensor,
     reference: Tensor,
     *,
-    coef: float,
+    coef: float | Scalar,
     estimator: Estimator = "k1",
 ) -> Tensor:
-    """See `advantages.kl_penalty`."""
-    return advantages.kl_penalty(rewards, policy, reference, y.mask, coef=coef, estimator=estimator)
+    """See `advantages.kl_penalty`; the coefficient of a state is its value now."""
+    number = coef.value if isinstance(coef, Scalar) else coef
+    return advantages.kl_penalty(
+        rewards, policy, reference, y.mask, coef=number, estimator=estimator
+    )
 
 
 def returns(y: Trajectories, rewards: Tensor, *, gamma: float = 1.0) -> Tensor:
@@ -60,13 +71,14 @@ def gae(
     return advantages.gae(rewards, values, y.mask, gamma=gamma, lambda_=lambda_)
 
 
-def whiten(y: Trajectories, field: Tensor, *, groups: Groups) -> Tensor:
-    """Zero mean and unit deviation over the whole batch; per-response fields count once a response.
+def whiten(y: Trajectories, field: Tensor, *, count: Count, groups: Groups) -> Tensor:
+    """Zero mean and unit deviation over the whole batch, each number counted once a token or once a
+    response.
 
-    Collective over the data-parallel groups. See `advantages.whiten`.
+    Collective over the data-parallel groups. See `advantages.whiten` and `advantages.counts`.
     """
     mask = y.mask if field.dim() == y.mask.dim() else torch.ones_like(field)
-    mine = Moments.of(field, mask)
+    mine = Moments.of(field, advantages.counts(field, y.mask, count))
     sums = torch.tensor([mine.count, mine.total, mine.squares], dtype=torch.float64)
     return advantages.whiten(field, mask, Moments(*groups.sum_over_data(sums).tolist()))
 

@@ -215,9 +215,7 @@ class Trainer(WeightSource, Protocol):
         routing: str = "free",
         seed: int = 0,
     ) -> None:
-        """epochs x minibatches optimizer steps on the sum of the losses; the version goes up by
-        one.
-        """
+        """epochs x minibatches optimizer steps on the sum of the losses."""
         ...
 
 

@@ -102,6 +102,7 @@ class Run:
         """Where completions and rewards come from."""
         self._lock = lock
         self._has_groups = False
+        self._at_work = False
         self._state = State()
         self._stop_requested = False
         self._keep: int | None = None
@@ -148,6 +149,11 @@ class Run:
     def attach_model(self, name: str, model: Sharded) -> None:
         """Makes a trained model belong to every checkpoint."""
         self._state.models[name] = model
+
+    @property
+    def version(self) -> int:
+        """Of weights that are published now: finished steps, the one at work included."""
+        return self.step + self._at_work
 
     def watch(self, register: WeightRegister) -> None:
         """Has each step's metrics tell the digest of the weights that `register` holds."""
@@ -200,7 +206,9 @@ class Run:
             self._logbook.open(self.record.pipeline, self.record.steps, self.step)
         while self.step < self.record.steps and not self._stop_requested:
             self.clock.begin_step(self.step)
+            self._at_work = True
             yield self.step
+            self._at_work = False
             self._end_step()
 
     def every(self, step: int, *, steps: int, first: int = 0) -> bool:
@@ -230,8 +238,7 @@ class Run:
         Collective.
         """
         samples = len(y.rows)
-        for name, values in fields.items():
-            self.log(f"reward/{name}", float(values.double().mean()), samples)
+        self.measure(y, **fields)
         self.log("length/mean", float(y.lengths.double().mean()), samples)
         self.log("length/max", float(y.lengths.max()), how="max")
         self.log("finished", float(y.finished.double().mean()), samples)
@@ -239,6 +246,11 @@ class Run:
         shares = world.gather((self.data_parallel[0], describe(y, fields, self.step + 1)))
         if self._logbook is not None:
             self._logbook.write_rollouts([r for share in dict(shares).values() for r in share])
+
+    def measure(self, y: Trajectories, /, **fields: Tensor) -> None:
+        """Logs the means of per-response fields [samples] of trajectories."""
+        for name, values in fields.items():
+            self.log(f"reward/{name}", float(values.double().mean()), len(y.rows))
 
     def finish(self) -> None:
         """Marks the run finished and lets go of its folder. Collective."""

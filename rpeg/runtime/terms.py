@@ -78,6 +78,7 @@ def ppo_clip(
     *,
     clip_low: float,
     clip_high: float,
+    clip_dual: float | None = None,
     ratio: Ratio = "token",
 ) -> LossTerm:
     """See `losses.ppo_clip`."""
@@ -90,6 +91,7 @@ def ppo_clip(
             out.mask,
             clip_low=clip_low,
             clip_high=clip_high,
+            clip_dual=clip_dual,
             ratio=ratio,
             weight=f.get("weight"),
         )

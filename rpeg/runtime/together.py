@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
-from rpeg.runtime.batches.batching import microbatches
 from rpeg.runtime.batches.examples import Examples, ModelInputs
-from rpeg.runtime.errors import ModelFailure
 from rpeg.runtime.groups import device
 from rpeg.runtime.trainer import Model
 from rpeg.runtime.trajectories import Trajectories
@@ -40,21 +37,11 @@ class SharedExamples(Examples):
         return self._made[key]
 
 
-def logprobs(y: Trajectories, /, *models: Model) -> tuple[Tensor, ...]:
-    """For each model [samples, max_tokens], what its `logprob(y)` gives: the same numbers.
+def forward(y: Trajectories, /, *models: Model) -> tuple[Tensor, ...]:
+    """For each model [samples, max_tokens], what its `logprob(y)` gives, or a critic's `values(y)`:
+    the same numbers.
 
     Collective over the processes of each model, in order.
     """
     examples = SharedExamples.of_trajectories(y, models[0])
-    return tuple(_logprob(examples, model) for model in models)
-
-
-def _logprob(examples: SharedExamples, model: Model) -> Tensor:
-    if model.role != "policy":
-        raise ModelFailure(f"`{model.name}` is a {model.role}, which has no log-probs")
-    with model.run.clock.stage(f"logprob_{model.name}"):
-        rows, rounds = torch.arange(len(examples)), model.replica.rounds
-        parts = microbatches(rows, examples.lengths, model.micro_batch, rounds)
-        found = model.replica.per_token(examples, parts)
-    model.run.oracle.computed(model, found)
-    return found
+    return tuple(model.forward(examples) for model in models)

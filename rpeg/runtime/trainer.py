@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from rpeg.runtime.run import Run
 
 
-ROLES = ("policy", "value")
+PASSES = {"policy": "logprob", "value": "values"}
+"""What a model's forward pass over trajectories is, by its role."""
 
 WHOLE = MicroBatch()
 """No bound: the whole minibatch at once."""
@@ -68,8 +69,9 @@ class Model:
         self.role = role
         self.groups = groups
         self.micro_batch = micro_batch
-        if role not in ROLES:
-            raise ModelFailure(f"`{name}`: {role} models can't run yet, only {' and '.join(ROLES)}")
+        if role not in PASSES:
+            known = " and ".join(PASSES)
+            raise ModelFailure(f"`{name}`: {role} models can't run yet, only {known}")
         self.source = self._open(source)
         self.tokenizer: Tokenizer = self.source.tokenizer
         """Its tokenizer."""
@@ -100,16 +102,19 @@ class Model:
         the mask.
         """
         self._require("policy", "log-probs")
-        with self.run.clock.stage(f"logprob_{self.name}"):
-            logprobs = self._per_token(Examples.of(y, self.tokenizer))
-        self.run.oracle.computed(self, logprobs)
-        return logprobs
+        return self.forward(Examples.of(y, self.tokenizer))
 
     def values(self, y: Trajectories) -> Tensor:
         """[samples, max_tokens] a critic's values before y's tokens, zero outside the mask."""
         self._require("value", "values")
-        with self.run.clock.stage(f"values_{self.name}"):
-            return self._per_token(Examples.of(y, self.tokenizer))
+        return self.forward(Examples.of(y, self.tokenizer))
+
+    def forward(self, examples: Examples) -> Tensor:
+        """[samples, max_tokens] a policy's log-probs or a critic's values, as its role is."""
+        with self.run.clock.stage(f"{PASSES[self.role]}_{self.name}"):
+            found = self._per_token(examples)
+        self.run.oracle.computed(self, found)
+        return found
 
     def demo_nll(self, demos: Demos) -> tuple[Tensor, Tensor]:
         """([rows] summed negative log-likelihood in nats, [rows] completion tokens)."""
@@ -162,10 +167,15 @@ class Trainer(Model):
 
         self.settings = optimizer
         self.horizon = horizon
-        self.version = 0
-        """Finished steps: 0 = initial weights."""
+        self.updates = 0
+        """Updates it has had; fewer than steps where some steps leave it out."""
         self._optimizer = Optimizer(self.replica, optimizer)
         run.attach_model(name, self)
+
+    @property
+    def version(self) -> int:
+        """Of its weights now: finished steps, the one at work included; 0 = initial weights."""
+        return self.run.version
 
     def update(
         self,
@@ -177,7 +187,7 @@ class Trainer(Model):
         routing: str = "free",
         seed: int = 0,
     ) -> None:
-        """epochs x minibatches optimizer steps on the sum of the terms; the version goes up by one.
+        """epochs x minibatches optimizer steps on the sum of the terms.
 
         Rows without loss (all advantages zero, no other term) count, but aren't computed, and don't
         enter the reported means. `routing` matters to experts only, and these models are dense.
@@ -199,13 +209,13 @@ class Trainer(Model):
                 )
             )
             for epoch in range(epochs):
-                seeds = (self.run.seed, seed, self.version, epoch)
+                seeds = (self.run.seed, seed, self.updates, epoch)
                 steps = self._minibatches(len(examples), minibatches, shuffle, seeds)
                 for rows, totals in zip(steps, self._totals(examples, steps), strict=True):
                     share = 1.0 / (epochs * minibatches)
                     weighing = _Weighing(agg, totals)
                     self._step(examples, terms, rows[active[rows]], weighing, share)
-            self.version += 1
+            self.updates += 1
 
     def _minibatches(
         self, samples: int, count: int, shuffle: bool, seeds: Sequence[int]
@@ -242,7 +252,7 @@ class Trainer(Model):
 
         self._optimizer.zero_grad()
         reports = self.replica.run(examples, self._microbatches(examples, rows), loss)
-        lr = learning_rate(self.settings, self.version, self.horizon)
+        lr = learning_rate(self.settings, self.updates, self.horizon)
         norm = self._optimizer.step(lr)
         self.run.oracle.stepped(self, norm)
         self._log("grad_norm", norm)
@@ -271,16 +281,16 @@ class Trainer(Model):
         return dtype
 
     def save_shards(self, folder: Path) -> None:
-        """Writes weights, optimizer and version into an empty folder. Collective."""
+        """Writes weights, optimizer and count of updates into an empty folder. Collective."""
         from rpeg.runtime.megatron import storage
 
-        storage.save(folder, self.replica, self._optimizer, {"version": self.version})
+        storage.save(folder, self.replica, self._optimizer, {"updates": self.updates})
 
     def load_shards(self, folder: Path) -> None:
         """Reads what `save_shards` wrote, under any layout. Collective."""
         from rpeg.runtime.megatron import storage
 
-        self.version = storage.load(folder, self.replica, self._optimizer)["version"]
+        self.updates = storage.load(folder, self.replica, self._optimizer)["updates"]
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ def ppo_clip(op: ops.PpoClipOp, frame: Frame) -> tuple[LossTerm]:
     """See `losses.ppo_clip`."""
     fields = _PolicyFields(op.advantages, op.old, op.weight, frame)
     low, high = op.float_of("clip_low"), op.float_of("clip_high")
-    ratio = cast(Ratio, op.value("ratio"))
+    dual, ratio = cast("float | None", op.value("clip_dual")), cast(Ratio, op.value("ratio"))
 
     def loss(out: Outputs, rows: Tensor) -> Tensor:
         adv, old, weight = fields.at(rows, out)
@@ -34,6 +34,7 @@ def ppo_clip(op: ops.PpoClipOp, frame: Frame) -> tuple[LossTerm]:
             out.mask,
             clip_low=low,
             clip_high=high,
+            clip_dual=dual,
             ratio=ratio,
             weight=weight,
         )

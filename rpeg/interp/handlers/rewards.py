@@ -72,12 +72,18 @@ def group_advantage(op: ops.GroupAdvantageOp, frame: Frame) -> tuple[Tensor]:
     return (adv,)
 
 
+def remax_advantage(op: ops.RemaxAdvantageOp, frame: Frame) -> tuple[Tensor]:
+    """See `advantages.remax_advantage`."""
+    rewards, greedy = frame.tensor(op.rewards), frame.tensor(op.baseline)
+    return (advantages.remax_advantage(rewards, greedy, frame.trajectories(op.rewards).n),)
+
+
 def whiten(op: ops.WhitenOp, frame: Frame) -> tuple[Tensor]:
     """See `advantages.whiten`, with the moments of this one whole batch."""
-    field = frame.tensor(op.advantages)
-    mask = _mask(op.advantages, frame)
-    counted = mask if field.dim() == mask.dim() else torch.ones_like(field)
-    return (advantages.whiten(field, counted, advantages.Moments.of(field, counted)),)
+    field, y = frame.tensor(op.advantages), _mask(op.advantages, frame)
+    counts = advantages.counts(field, y, cast(advantages.Count, op.counted))
+    mask = y if field.dim() == y.dim() else torch.ones_like(field)
+    return (advantages.whiten(field, mask, advantages.Moments.of(field, counts)),)
 
 
 def importance(op: ops.ImportanceOp, frame: Frame) -> tuple[Tensor]:
@@ -101,6 +107,7 @@ HANDLERS: Mapping[type[Operation], Handler] = {
     ops.ReturnsOp: returns,
     ops.GaeOp: gae,
     ops.GroupAdvantageOp: group_advantage,
+    ops.RemaxAdvantageOp: remax_advantage,
     ops.WhitenOp: whiten,
     ops.ImportanceOp: importance,
 }

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from rpeg.interp.errors import InterpreterError
 from rpeg.interp.frame import Frame, Handler
@@ -16,6 +16,7 @@ from rpeg.interp.sampler import SamplingSettings
 from rpeg.interp.values import Cursor, OnPolicy, Weights
 from rpeg.ir.naming import name_of
 from rpeg.ir.ops import sampling as ops
+from rpeg.ir.types import TrajectoriesType
 from rpeg.runtime.trajectories import Demos, Prompts, Trajectories
 from rpeg.runtime.verifiers import Verifier
 
@@ -84,10 +85,7 @@ def score(op: ops.ScoreOp, frame: Frame) -> tuple[Tensor]:
 def logprob(op: ops.LogprobOp, frame: Frame) -> tuple[Tensor]:
     """Log-probs under the operand's weights, without gradient."""
     logprobs = _outputs(op.weights, op.trajectories, frame).logprob
-    name = name_of(op.logprobs)
-    frame.record.logprobs[name] = logprobs
-    frame.record.makers[name] = frame.read(op.weights, Weights).model.name
-    return (logprobs,)
+    return (_noted(op.logprobs, logprobs, op.weights, frame),)
 
 
 def on_policy_logprob(op: ops.OnPolicyLogprobOp, frame: Frame) -> tuple[OnPolicy]:
@@ -97,14 +95,37 @@ def on_policy_logprob(op: ops.OnPolicyLogprobOp, frame: Frame) -> tuple[OnPolicy
 
 def values(op: ops.ValuesOp, frame: Frame) -> tuple[Tensor]:
     """The critic's values, without gradient."""
-    return (_outputs(op.weights, op.trajectories, frame).values,)
+    found = _outputs(op.weights, op.trajectories, frame).values
+    return (_noted(op.values, found, op.weights, frame),)
+
+
+def _noted(result: SSAValue, found: Tensor, weights: SSAValue, frame: Frame) -> Tensor:
+    """A forward pass, noted in the step's record."""
+    name = name_of(result)
+    frame.record.logprobs[name] = found
+    frame.record.makers[name] = frame.read(weights, Weights).model.name
+    return found
 
 
 @torch.no_grad()
 def _outputs(weights: SSAValue, trajectories: SSAValue, frame: Frame) -> Outputs:
     held, y = frame.read(weights, Weights), frame.read(trajectories, Trajectories)
+    _share_tokenizer(held, trajectories.type, frame)
     rows = Rectangle.of(y, held.model.network.tokenizer)
     return held.model.outputs(held.tensors, rows)
+
+
+def _share_tokenizer(reader: Weights, y: Attribute, frame: Frame) -> None:
+    """Raises InterpreterError if the ids of y stand for other tokens to the model that reads it."""
+    if not isinstance(y, TrajectoriesType):
+        return
+    policy = frame.around.declared[y.owner]
+    assert isinstance(policy, Weights), "a verified policy is a model"
+    if not reader.model.network.tokenizer.same_ids(policy.model.network.tokenizer):
+        raise InterpreterError(
+            f"`{reader.model.name}` reads the tokens of `{y.owner}`, but has another tokenizer: "
+            "take a model of the same family, whose tokenizer.json has the same tokens"
+        )
 
 
 HANDLERS: Mapping[type[Operation], Handler] = {

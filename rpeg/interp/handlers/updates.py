@@ -1,4 +1,4 @@
-"""Making the next version of a model: update, copy, ema."""
+"""Making the next version of a state: update, copy, ema, kl_controller."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rpeg.interp.rectangle import Rectangle
 from rpeg.interp.values import LossTerm, Model, OptimizerState, Weights
 from rpeg.ir.ops import updates as ops
 from rpeg.runtime.batches.batching import minibatches
-from rpeg.runtime.losses import Aggregation, Totals, token_weights
+from rpeg.runtime.losses import Aggregation, Totals, adapted_coef, summed_kl, token_weights
 
 
 def update(op: ops.UpdateOp, frame: Frame) -> tuple[Weights, OptimizerState]:
@@ -119,8 +119,23 @@ def ema(op: ops.EmaOp, frame: Frame) -> tuple[Weights]:
     return (Weights(average.model, tensors, average.version + 1),)
 
 
+def kl_controller(op: ops.KlControllerOp, frame: Frame) -> tuple[float]:
+    """See `losses.adapted_coef`."""
+    y = frame.trajectories(op.policy)
+    total, responses = summed_kl(frame.tensor(op.policy), frame.tensor(op.reference), y.mask)
+    coef = adapted_coef(
+        frame.read(op.coef, float),
+        total / max(responses, 1),
+        len(y.rows),
+        target=op.float_of("target"),
+        horizon=op.int_of("horizon"),
+    )
+    return (coef,)
+
+
 HANDLERS: Mapping[type[Operation], Handler] = {
     ops.UpdateOp: update,
     ops.CopyOp: copy,
     ops.EmaOp: ema,
+    ops.KlControllerOp: kl_controller,
 }

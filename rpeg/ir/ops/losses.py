@@ -8,7 +8,7 @@ from xdsl.irdl import irdl_op_definition, traits_def
 from xdsl.traits import Pure
 
 from rpeg.ir import violations
-from rpeg.ir.base import RpegOp, gives, index_name, operand, optional, required, setting
+from rpeg.ir.base import RpegOp, gives, index_name, maybe, operand, optional, required, setting
 from rpeg.ir.naming import name_of, trajectories_of
 from rpeg.ir.settings import FLOAT, word
 from rpeg.ir.types import LossType, TokenFieldType, TrajectoriesType, is_unknown
@@ -125,6 +125,7 @@ class PpoClipOp(PolicyLossOp):
     weight = optional("tok.weight")
     clip_low = required(FLOAT, least=0.0)
     clip_high = required(FLOAT, least=0.0)
+    clip_dual = maybe(FLOAT, least=1.0)
     ratio = setting(word("token", "sequence"), "token")
     loss = gives("loss")
 

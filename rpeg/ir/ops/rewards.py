@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, traits_def
 from xdsl.traits import Pure
 
@@ -22,7 +22,12 @@ from rpeg.ir.base import (
 from rpeg.ir.naming import name_of, trajectories_of
 from rpeg.ir.settings import FLOAT, FLOAT_OR_STATE, list_of, word
 from rpeg.ir.signature import Scope
-from rpeg.ir.types import ResponseFieldType, TokenFieldType, TrajectoriesType
+from rpeg.ir.types import (
+    ResponseFieldType,
+    TokenFieldType,
+    TrajectoriesType,
+    is_unknown,
+)
 from rpeg.ir.violations import Violation
 
 
@@ -153,13 +158,55 @@ class GroupAdvantageOp(RpegOp):
 
 
 @irdl_op_definition
+class RemaxAdvantageOp(RpegOp):
+    """Rewards less that of the greedy response to the same prompt (ReMax)."""
+
+    name = "rpeg.remax_advantage"
+    SURFACE: ClassVar[str] = "remax_advantage"
+    rewards = operand("seq.reward")
+    baseline = operand("seq.reward")
+    advantages = gives("seq.advantage")
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        return [ResponseFieldType("advantage")]
+
+    def rules(self) -> Iterator[Violation]:
+        y, greedy = (trajectories_of(v) for v in (self.rewards, self.baseline))
+        if y is None or greedy is None or is_unknown(y.type) or is_unknown(greedy.type):
+            return
+        assert isinstance(greedy.type, TrajectoriesType)
+        if _prompts_of(y) is not _prompts_of(greedy):
+            yield Violation(
+                f"`{name_of(greedy)}` and `{name_of(y)}` answer different prompts: generate both "
+                "from one batch",
+                violations.operand(1),
+            )
+        elif greedy.type.n != 1:
+            yield Violation(
+                f"the baseline is one response a prompt: generate `{name_of(greedy)}` with n=1",
+                violations.operand(1),
+            )
+
+
+def _prompts_of(y: SSAValue) -> SSAValue | None:
+    """The batch of prompts that trajectories answer."""
+    return y.owner.operands[1] if y.owner.name == "rpeg.generate" else None  # type: ignore[union-attr]
+
+
+@irdl_op_definition
 class WhitenOp(RpegOp):
-    """Zero mean, unit deviation over the whole batch: a barrier for streaming."""
+    """Zero mean, unit deviation over the whole batch: a barrier for streaming.
+
+    What a number counts once for: its token, or its response. A number a response counts once for
+    each of its tokens if asked to.
+    """
 
     name = "rpeg.whiten"
     SURFACE: ClassVar[str] = "whiten"
     SCOPE: ClassVar[Scope] = "batch"
     advantages = operand("tok.advantage | tok.returns | seq.advantage")
+    count = maybe(word("tokens", "responses"))
     whitened = gives("tok.advantage | seq.advantage")
     traits = traits_def(Pure())
 
@@ -167,6 +214,20 @@ class WhitenOp(RpegOp):
         if isinstance(self.advantages.type, ResponseFieldType):
             return [ResponseFieldType("advantage")]
         return [TokenFieldType.of("advantage")]
+
+    @property
+    def counted(self) -> str:
+        """What each number counts for: `tokens` or `responses`."""
+        own = "responses" if isinstance(self.advantages.type, ResponseFieldType) else "tokens"
+        return own if self.count is None else self.text_of("count")
+
+    def rules(self) -> Iterator[Violation]:
+        if self.counted == "responses" and isinstance(self.advantages.type, TokenFieldType):
+            yield Violation(
+                f"`{name_of(self.advantages)}` has a number for each token: write count=tokens, "
+                "or leave it out",
+                violations.setting("count"),
+            )
 
 
 @irdl_op_definition
@@ -228,6 +289,7 @@ OPS: tuple[type[RpegOp], ...] = (
     ReturnsOp,
     GaeOp,
     GroupAdvantageOp,
+    RemaxAdvantageOp,
     WhitenOp,
     ImportanceOp,
 )

@@ -7,8 +7,13 @@ from xdsl.rewriter import InsertPoint
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops import effects as ops
 from rpeg.ir.ops import regions
+from rpeg.ir.ops.effects import EvalOp
+from rpeg.ir.ops.losses import LossOp
+from rpeg.ir.ops.sampling import GenerateOp
+from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.reported import reported_rewards
 from rpeg.ir.rrt import EveryOp
+from rpeg.ir.types import CursorType
 from rpeg.passes.programs.handlers import compiles, lower, title
 from rpeg.passes.programs.program import Cannot, Program
 
@@ -16,8 +21,9 @@ from rpeg.passes.programs.program import Cannot, Program
 @compiles(regions.EveryOp)
 def _every(program: Program, op: RpegOp) -> None:
     assert isinstance(op, regions.EveryOp) and program.loop is not None
-    if op.carried:
-        raise Cannot(op, "updates and batches inside every do not compile yet")
+    if any(isinstance(state.type, CursorType) for state in op.carried):
+        raise Cannot(op, "batches inside every do not compile yet")
+    _sees_published(op)
     steps, first = op.int_of("steps"), op.int_of("from")
     every = program.builder.insert(EveryOp.of(program.run, program.loop.step, steps, first))
     every.location = op.location
@@ -25,6 +31,18 @@ def _every(program: Program, op: RpegOp) -> None:
     for each in op.body.block.ops:
         if isinstance(each, RpegOp) and not isinstance(each, regions.YieldOp):
             lower(inner, each)
+
+
+def _sees_published(every: regions.EveryOp) -> None:
+    """Refuses what samples from weights that the same region makes: it ends before the publish."""
+    made = {r for op in every.body.block.ops if isinstance(op, UpdateOp) for r in op.results}
+    for op in every.body.block.ops:
+        if isinstance(op, EvalOp | GenerateOp) and op.weights in made:
+            raise Cannot(
+                op,
+                f"{op.SURFACE} of weights that the same region makes does not compile yet: "
+                "move it into an every below",
+            )
 
 
 @compiles(ops.EvalOp)
@@ -61,8 +79,18 @@ def _stop(program: Program, op: RpegOp) -> None:
 
 
 def report(program: Program, step: Operation) -> None:
-    """Reports the rewards of each batch of trajectories, and writes the rollouts."""
-    for op, found in reported_rewards(step):
+    """Reports each batch of trajectories with its rewards; of a batch beside the trained one, such
+    as a greedy baseline, the rewards only.
+    """
+    batches = list(reported_rewards(step))
+    trained = [op for op, _ in batches if _is_trained(op)]
+    for op, found in batches:
         fields = {v.name_hint or "reward": program.value(v) for v in found}
         y = program.value(op.trajectories)
-        program.call(op, "report", y, receiver=program.run, keywords=fields)
+        callee = "report" if op in trained or not trained else "measure"
+        program.call(op, callee, y, receiver=program.run, keywords=fields)
+
+
+def _is_trained(op: GenerateOp) -> bool:
+    """Whether a loss is of its trajectories."""
+    return any(isinstance(use.operation, LossOp) for use in op.trajectories.uses)

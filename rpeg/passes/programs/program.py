@@ -9,6 +9,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from rpeg.ir.ops.movement import model_of
 from rpeg.ir.ops.sampling import GetOp
 from rpeg.ir.rrt import CallOp, LoopOp
+from rpeg.ir.types import StateType
 
 
 @dataclass
@@ -30,8 +31,10 @@ class Program:
     run: SSAValue
     builder: Builder
     loop: LoopOp | None = None
+    groups: Mapping[str, SSAValue] = field(default_factory=dict[str, SSAValue])
+    """The process groups of each model, by its name."""
     objects: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
-    """Trainers, frozen models, data and verifiers, by declared name."""
+    """Trainers, frozen models, data, verifiers and states, by declared name."""
     registers: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
     engines: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
     buffers: dict[Operation, SSAValue] = field(default_factory=dict[Operation, SSAValue])
@@ -62,6 +65,8 @@ class Program:
         """What a value of the step became. Raises NotHere if its maker was refused."""
         if isinstance(value.owner, GetOp):
             return self.declared(value.owner.symbol_name)
+        if isinstance(value.type, StateType):
+            return self.declared(value.type.symbol)
         if value not in self.values:
             raise NotHere
         return self.values[value]

@@ -1,4 +1,4 @@
-"""Reading data, weights and trajectories: batch, generate, score, logprob."""
+"""Reading data, weights and trajectories: batch, generate, score, logprob, values."""
 
 from rpeg.ir.base import RpegOp
 from rpeg.ir.declared import declaration
@@ -58,21 +58,21 @@ def _score(program: Program, op: RpegOp) -> None:
     program.results(op, program.call(op, "score", y, receiver=scorer))
 
 
-@compiles(ops.LogprobOp)
-def _logprob(program: Program, op: RpegOp) -> None:
+@compiles(ops.LogprobOp, ops.ValuesOp)
+def _forward(program: Program, op: RpegOp) -> None:
     y = program.value(op.operands[1])
-    program.results(op, program.call(op, "logprob", y, receiver=program.model(op)))
+    program.results(op, program.call(op, op.SURFACE, y, receiver=program.model(op)))
 
 
 @compiles(fuse.FuseOp)
 def _fuse(program: Program, op: RpegOp) -> None:
     assert isinstance(op, fuse.FuseOp)
     for other in op.passes:
-        if not isinstance(other, ops.LogprobOp):
+        if not isinstance(other, ops.LogprobOp | ops.ValuesOp):
             raise not_yet(other)
     y = program.value(op.passes[0].operands[1])
     models = [program.model(each) for each in op.passes]
-    program.results(op, program.call(op, "logprobs", y, *models))
+    program.results(op, program.call(op, "forward", y, *models))
 
 
 @compiles(ops.OnPolicyLogprobOp)

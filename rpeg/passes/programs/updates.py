@@ -4,8 +4,9 @@ from xdsl.ir import Operation, SSAValue
 
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.movement import PublishOp
-from rpeg.ir.ops.updates import UpdateOp
+from rpeg.ir.ops.updates import KlControllerOp, UpdateOp
 from rpeg.ir.types import DemosType, TrajectoriesType
+from rpeg.passes.programs.functions import groups_of, with_trajectories
 from rpeg.passes.programs.handlers import compiles, divides, need
 from rpeg.passes.programs.program import Program, model_name
 
@@ -27,6 +28,19 @@ def _samples(loss: SSAValue) -> int:
     if isinstance(batch, TrajectoriesType):
         return batch.prompts.data * batch.n
     return batch.size.data if isinstance(batch, DemosType) else 0
+
+
+@compiles(KlControllerOp)
+def _kl_controller(program: Program, op: RpegOp) -> None:
+    assert isinstance(op, KlControllerOp)
+    program.call(
+        op,
+        op.SURFACE,
+        *with_trajectories(program, op.policy, op.reference),
+        receiver=program.value(op.coef),
+        keywords={"groups": groups_of(program, op.policy)},
+        settings=op.properties,
+    )
 
 
 @compiles(PublishOp)

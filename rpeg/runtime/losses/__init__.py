@@ -11,7 +11,7 @@ from rpeg.runtime.losses.cross_entropy import cross_entropy
 from rpeg.runtime.losses.distill import distill
 from rpeg.runtime.losses.divergence import divergence
 from rpeg.runtime.losses.entropy import entropy_bonus
-from rpeg.runtime.losses.kl import kl_estimate, kl_loss
+from rpeg.runtime.losses.kl import adapted_coef, kl_estimate, kl_loss, summed_kl
 from rpeg.runtime.losses.policy import (
     cispo,
     clip_fraction,
@@ -25,6 +25,7 @@ from rpeg.runtime.losses.value import value_loss
 __all__ = [
     "Aggregation",
     "Totals",
+    "adapted_coef",
     "cispo",
     "clip_fraction",
     "cross_entropy",
@@ -38,6 +39,7 @@ __all__ = [
     "policy_ratio",
     "ppo_clip",
     "reward_model",
+    "summed_kl",
     "token_weights",
     "value_loss",
 ]

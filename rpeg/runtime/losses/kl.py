@@ -37,6 +37,29 @@ def kl_estimate(logprob: Tensor, reference: Tensor, estimator: Estimator) -> Ten
             return d.abs()
 
 
+ERROR_BOUND = 0.2
+"""The controller's step is bounded as if the KL were at most a fifth off its target."""
+
+
+def adapted_coef(coef: float, kl: float, samples: int, *, target: float, horizon: int) -> float:
+    """The next KL coefficient: coef (1 + clip(kl / target - 1, -0.2, 0.2) samples / horizon).
+
+    The proportional controller of arXiv:1909.08593 (equation 5), as in verl and TRL's PPO.
+    """
+    error = min(max(kl / target - 1.0, -ERROR_BOUND), ERROR_BOUND)
+    return coef * (1.0 + error * samples / horizon)
+
+
+def summed_kl(policy: Tensor, reference: Tensor, mask: Tensor) -> tuple[float, int]:
+    """(sum over responses of the mean k1 of their tokens, responses with tokens).
+
+    Over all processes, the first by the second is the KL in nats a token that a controller steers.
+    """
+    lengths = mask.sum(dim=1)
+    means = (kl_estimate(policy, reference, "k1") * mask).double().sum(dim=1) / lengths.clamp(min=1)
+    return float(means.sum()), int((lengths > 0).sum())
+
+
 def kl_loss(
     logprob: Tensor,
     reference: Tensor,

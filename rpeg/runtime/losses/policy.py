@@ -49,6 +49,7 @@ def ppo_clip(
     *,
     clip_low: float,
     clip_high: float,
+    clip_dual: float | None = None,
     ratio: Ratio = "token",
     weight: Tensor | None = None,
 ) -> Tensor:
@@ -56,11 +57,15 @@ def ppo_clip(
 
     PPO (arXiv:1707.06347, equation 7) with clip_low = clip_high, DAPO's clip-higher
     (arXiv:2503.14476) otherwise; `ratio="sequence"` is GSPO (arXiv:2507.18071, equation 5).
-    `weight` multiplies the loss without being differentiated (decoupled PPO, arXiv:2110.00641).
+    `clip_dual` = c bounds the loss where A < 0: -max(min(...), c A) (dual clip, arXiv:1912.09729,
+    equation 5). `weight` multiplies the loss without being differentiated (decoupled PPO,
+    arXiv:2110.00641).
     """
     r = policy_ratio(logprob, old, mask, ratio)
     a = per_token(advantages, logprob)
     loss = -torch.minimum(r * a, r.clamp(1.0 - clip_low, 1.0 + clip_high) * a)
+    if clip_dual is not None:
+        loss = torch.where(a < 0, torch.minimum(loss, -clip_dual * a), loss)
     return _weighted(loss, weight) * mask
 
 

@@ -40,6 +40,10 @@ class Tokenizer:
         """One more than the largest id."""
         return 1 + max(self._backend.get_vocab().values(), default=-1)
 
+    def same_ids(self, other: Tokenizer) -> bool:
+        """Whether the same ids stand for the same tokens."""
+        return bool(self._backend.get_vocab() == other._backend.get_vocab())
+
     def encode(self, text: str) -> tuple[int, ...]:
         """Ids of a prompt, with the beginning-of-sequence id where the model wants one."""
         return self._encode(text, special=True)

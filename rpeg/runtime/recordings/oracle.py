@@ -33,8 +33,8 @@ class Oracle:
         """What `verifier.score` answers."""
         return verifier.ask(y)
 
-    def computed(self, model: Model, logprobs: Tensor) -> None:
-        """Sees log-probs [samples, max_tokens] that a model computed apart from updates."""
+    def computed(self, model: Model, found: Tensor) -> None:
+        """Sees log-probs or values [samples, max_tokens] computed apart from updates."""
 
     def trained(
         self, model: Trainer, examples: Examples, rows: list[int], logprobs: Tensor

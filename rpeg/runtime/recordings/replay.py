@@ -84,9 +84,9 @@ class Replay(Oracle):
         found: list[float] = whole[first : first + len(y.rows)].tolist()
         return found
 
-    def computed(self, model: Model, logprobs: Tensor) -> None:
+    def computed(self, model: Model, found: Tensor) -> None:
         """Notes them."""
-        self._notes.logprobs.setdefault(model.name, []).append(logprobs)
+        self._notes.logprobs.setdefault(model.name, []).append(found)
 
     def trained(
         self, model: Trainer, examples: Examples, rows: list[int], logprobs: Tensor
@@ -143,7 +143,7 @@ class Notes:
     sampled: dict[str, Tensor] = field(default_factory=dict)
     """By name of trajectories: [samples, max_tokens] the engine's log-probs."""
     logprobs: dict[str, list[Tensor]] = field(default_factory=dict)
-    """By model: [samples, max_tokens] log-probs computed apart from updates, in order."""
+    """By model: [samples, max_tokens] log-probs or values computed apart from updates, in order."""
     trained: dict[str, list[Rows]] = field(default_factory=dict)
     """By model: what each optimizer step trained on."""
     norms: dict[str, list[float]] = field(default_factory=dict)

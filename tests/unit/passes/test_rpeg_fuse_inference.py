@@ -154,7 +154,7 @@ def test_a_second_run_changes_nothing() -> None:
 def test_the_program() -> None:
     passes = ("rpeg-annotate-parallelism", PASS, "rpeg-schedule", "rpeg-lower-to-programs")
     module = run(parse(grpo()), *passes)
-    assert '%lp_old, %lp_ref = rrt.call "logprobs"(%y' in str(module)
+    assert '%lp_old, %lp_ref = rrt.call "forward"(%y' in str(module)
 
 
 def test_values_do_not_compile_yet() -> None:

@@ -252,7 +252,7 @@ def test_resuming_is_bitwise(
     first.update(term, agg="token_mean", minibatches=2)
     second = trainer(run, groups, DIGITS, name="second")
     second.load_shards(folder)
-    assert second.version == 1
+    assert second.updates == 1
     second.update(term, agg="token_mean", minibatches=2)
     pairs = zip(first.named_tensors(), second.named_tensors(), strict=True)
     assert all(torch.equal(a, b) for (_, a), (_, b) in pairs)
@@ -301,7 +301,7 @@ def test_models_that_share_their_micro_batches(
         return pack(self, rows, multiple)
 
     monkeypatch.setattr(Examples, "inputs", counting)
-    together = rt.logprobs(y, *models)
+    together = rt.forward(y, *models)
     assert len(packed) == 3
     assert all(torch.equal(a, b) for a, b in zip(apart, together, strict=True))
 
