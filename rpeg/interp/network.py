@@ -36,6 +36,11 @@ class Outputs:
     values: Tensor
     """A critic's values; empty for a policy."""
 
+    @property
+    def said(self) -> Tensor:
+        """A policy's log-probs; a critic's values."""
+        return self.logprob if self.logprob.numel() else self.values
+
 
 class Network:
     """A Qwen2, Qwen3 or Llama model in float32, as `config.json` of its folder describes it."""

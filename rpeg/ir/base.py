@@ -203,6 +203,8 @@ class RpegOp(CheckedOp):
     """It may read the version that the step ends with."""
     LAGGED: ClassVar[Code] = "stale-read"
     """The rule that it breaks where it reads older weights and may not."""
+    TWO_BATCHES: ClassVar[bool] = False
+    """Its operands may belong to different trajectories; a rule of its own says to which."""
     LENIENT: ClassVar[bool] = False
     """Its rules hold even where an operand's definition has an error."""
 
@@ -367,7 +369,7 @@ class RpegOp(CheckedOp):
         for index, value in enumerate(self.operands):
             mine = trajectories_of(value)
             first = first or mine
-            if mine is None or mine is first:
+            if mine is None or mine is first or self.TWO_BATCHES:
                 continue
             assert first is not None
             yield Violation(

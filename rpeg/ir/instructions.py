@@ -83,7 +83,7 @@ _ROWS = (
         keywords=("source", "groups"),
         results=("FrozenModel",),
     ),
-    Instruction("share_tokenizer", "", (ANY, ANY), more=ANY),
+    Instruction("share_tokenizer", "", (ANY,), more=ANY),
     Instruction(
         "PromptData",
         "",

@@ -25,6 +25,8 @@ class Declarations:
         self.program = program
         self.step = step
         self.stages = list(stages(step).values())
+        self.initial: dict[str, SSAValue] = {}
+        """The initial weights of trained models that others start from, by the trained one."""
 
     def one(self, op: DeclareOp) -> None:
         """The object of one declaration. Raises Cannot and NotHere."""
@@ -132,9 +134,11 @@ class Declarations:
         trainer = self.program.declared(other)
         if class_of(trainer) != "Trainer":
             raise Cannot(op, f"`{op.title}` starts from `{other}`, which is not trained")
-        made = self.program.call(op, "InitialWeights", trainer)
-        made.results[0].name_hint = f"{other}_initial"
-        return made.results[0]
+        if other not in self.initial:
+            made = self.program.call(op, "InitialWeights", trainer).results[0]
+            made.name_hint = f"{other}_initial"
+            self.initial[other] = made
+        return self.initial[other]
 
     def _trainer(self, op: ModelOp, optimizer: Attribute) -> CallOp:
         assert isinstance(optimizer, RecordAttr)

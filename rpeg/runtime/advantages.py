@@ -50,11 +50,6 @@ def at_last_token(rewards: Tensor, mask: Tensor) -> Tensor:
     return rewards.unsqueeze(1) * (mask.bool() & (later == 1))
 
 
-def over_tokens(field: Tensor, mask: Tensor) -> Tensor:
-    """[samples, tokens] a per-response field [samples] at each token of the mask, 0 elsewhere."""
-    return field.unsqueeze(1) * mask
-
-
 def group_advantage(rewards: Tensor, n: int, *, baseline: Baseline, scale: Scale) -> Tensor:
     """[samples] reward minus the group's baseline, over the group's deviation if asked for.
 

@@ -33,6 +33,11 @@ class Outputs:
     values: Tensor
     """A critic's values; empty for a policy."""
 
+    @property
+    def said(self) -> Tensor:
+        """A policy's log-probs; a critic's values."""
+        return self.logprob if self.logprob.numel() else self.values
+
 
 @dataclass(frozen=True)
 class LossTerm:

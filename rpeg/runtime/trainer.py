@@ -246,7 +246,7 @@ class Trainer(Model):
 
         def loss(logits: Tensor, inputs: ModelInputs, micro: list[int]) -> Any:
             out = self.replica.outputs(logits, inputs, temperature)
-            self.run.oracle.trained(self, examples, micro, out.logprob)
+            self.run.oracle.trained(self, examples, micro, out.said)
             weights = weighing.weights(inputs.mask, idle=not micro)
             return _loss_and_report(out, terms, micro or [0], weights)
 

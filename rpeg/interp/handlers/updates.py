@@ -54,7 +54,7 @@ class Training:
         self.losses: list[float] = []
         self.grad_norms: list[float] = []
         self.rows_of: list[Tensor] = []
-        self.logprobs_of: list[Tensor] = []
+        self.said_of: list[Tensor] = []
 
     def step(self, chosen: Tensor) -> None:
         """One optimizer step on the minibatch of these rows [k]."""
@@ -63,24 +63,23 @@ class Training:
         totals = Totals(tokens=int(lengths.sum()), sequences=int((lengths > 0).sum()))
         per_token = torch.stack([term.per_token(out, chosen) for term in self.terms]).sum(dim=0)
         loss = (per_token * token_weights(out.mask, self.agg, totals)).sum()
-        self._note(chosen, out.logprob.detach())
+        self._note(chosen, out.said.detach())
         self.losses.append(float(loss.detach()))
         self.grad_norms.append(self.session.step(loss, self.lr))
 
-    def _note(self, chosen: Tensor, logprobs: Tensor) -> None:
-        """What an optimizer step trains on, in the order of the samples; nothing of a critic."""
-        if logprobs.numel():
-            order = chosen.argsort()
-            self.rows_of.append(chosen[order])
-            self.logprobs_of.append(logprobs[order])
+    def _note(self, chosen: Tensor, said: Tensor) -> None:
+        """What an optimizer step trains on, in the order of the samples."""
+        order = chosen.argsort()
+        self.rows_of.append(chosen[order])
+        self.said_of.append(said[order])
 
     def report(self, frame: Frame) -> None:
         """Writes what it noted into the step's record."""
         frame.record.losses[self.model.name] = self.losses
         frame.record.grad_norms[self.model.name] = self.grad_norms
-        for k, (rows, logprobs) in enumerate(zip(self.rows_of, self.logprobs_of, strict=True)):
+        for k, (rows, said) in enumerate(zip(self.rows_of, self.said_of, strict=True)):
             frame.record.trained_rows[f"{self.model.name}/{k}"] = rows
-            frame.record.trained_logprobs[f"{self.model.name}/{k}"] = logprobs
+            frame.record.trained_logprobs[f"{self.model.name}/{k}"] = said
 
 
 def _minibatches(

@@ -20,6 +20,7 @@ from rpeg.ir.base import (
     setting,
 )
 from rpeg.ir.naming import name_of, trajectories_of
+from rpeg.ir.ops.sampling import GenerateOp
 from rpeg.ir.settings import FLOAT, FLOAT_OR_STATE, list_of, word
 from rpeg.ir.signature import Scope
 from rpeg.ir.types import (
@@ -163,6 +164,7 @@ class RemaxAdvantageOp(RpegOp):
 
     name = "rpeg.remax_advantage"
     SURFACE: ClassVar[str] = "remax_advantage"
+    TWO_BATCHES: ClassVar[bool] = True
     rewards = operand("seq.reward")
     baseline = operand("seq.reward")
     advantages = gives("seq.advantage")
@@ -191,7 +193,8 @@ class RemaxAdvantageOp(RpegOp):
 
 def _prompts_of(y: SSAValue) -> SSAValue | None:
     """The batch of prompts that trajectories answer."""
-    return y.owner.operands[1] if y.owner.name == "rpeg.generate" else None  # type: ignore[union-attr]
+    maker = y.owner
+    return maker.operands[1] if isinstance(maker, GenerateOp) else None
 
 
 @irdl_op_definition

@@ -111,8 +111,7 @@ class Replica:
             if not rows:
                 return
             out = self.outputs(logits, inputs, examples.temperature)
-            found = out.values if self.source.shape.critic else out.logprob
-            result[rows, : inputs.mask.shape[1]] = found.cpu()
+            result[rows, : inputs.mask.shape[1]] = out.said.cpu()
 
         self.run(examples, microbatches, collect, forward_only=True)
         return self.groups.from_last_stage(result)

@@ -36,10 +36,10 @@ class Oracle:
     def computed(self, model: Model, found: Tensor) -> None:
         """Sees log-probs or values [samples, max_tokens] computed apart from updates."""
 
-    def trained(
-        self, model: Trainer, examples: Examples, rows: list[int], logprobs: Tensor
-    ) -> None:
-        """Sees a micro-batch of an optimizer step: log-probs [len(rows), tokens] of its samples."""
+    def trained(self, model: Trainer, examples: Examples, rows: list[int], said: Tensor) -> None:
+        """Sees a micro-batch of an optimizer step: log-probs, or a critic's values, [len(rows),
+        tokens] of its samples.
+        """
 
     def stepped(self, model: Trainer, grad_norm: float) -> None:
         """Sees the end of an optimizer step: the gradient's global norm before clipping."""

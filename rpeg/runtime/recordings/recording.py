@@ -43,7 +43,7 @@ class StepRecord:
     trained_rows: dict[str, Tensor] = field(default_factory=dict)
     """By `MODEL/K`: [rows] the samples of its optimizer step K that have a loss, ascending."""
     trained_logprobs: dict[str, Tensor] = field(default_factory=dict)
-    """By `MODEL/K`: [rows, max_tokens] their log-probs under the weights before it."""
+    """By `MODEL/K`: [rows, max_tokens] their log-probs, or values, under the weights before it."""
     grad_norms: dict[str, list[float]] = field(default_factory=dict)
     """By model: the global norm before clipping, of each optimizer step."""
     losses: dict[str, list[float]] = field(default_factory=dict)

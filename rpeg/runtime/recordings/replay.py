@@ -88,12 +88,10 @@ class Replay(Oracle):
         """Notes them."""
         self._notes.logprobs.setdefault(model.name, []).append(found)
 
-    def trained(
-        self, model: Trainer, examples: Examples, rows: list[int], logprobs: Tensor
-    ) -> None:
+    def trained(self, model: Trainer, examples: Examples, rows: list[int], said: Tensor) -> None:
         """Notes them, by the samples' numbers in the batch of all processes."""
         first = self._run.data_parallel[0] * len(examples)
-        micro = zip(rows, logprobs[: len(rows)].detach().float().cpu(), strict=True)
+        micro = zip(rows, said[: len(rows)].detach().float().cpu(), strict=True)
         self._notes.open.setdefault(model.name, {}).update({first + k: lp for k, lp in micro})
 
     def stepped(self, model: Trainer, grad_norm: float) -> None:

@@ -31,6 +31,7 @@ DEAD = (
 ADVANTAGES = (
     "adv = group_advantage(r, baseline=mean, scale=std)",
     "adv = group_advantage(r, baseline=leave_one_out, scale=none)",
+    "raw = group_advantage(r, baseline=mean, scale=none)\n    adv = whiten(raw, count=tokens)",
     "rt = kl_penalty(r, lp_old, lp_ref, coef={coef})\n    ret = returns(rt, gamma=1.0)\n"
     "    adv = whiten(ret)",
 )
@@ -83,8 +84,6 @@ SMALLER: tuple[tuple[str, str], ...] = (
     (r'\b(prompts|demos)\("[^"]*"[^)]*\)', r'\1("rows.jsonl")'),
     (r'\boutcome\("[^"]*"[^)]*\)', 'outcome("rule:overlong", soft=0, max=6)'),
     (r"model (\w+) = reward\([^)]*\)", r'verifier \1 = outcome("rule:overlong", soft=0, max=6)'),
-    (r"(?m)^ *(state kl =|kl@i\+1 =)[^\n]*\n", ""),  # the interpreter has no controller
-    (r"\bcoef=kl@i", "coef=0.3"),
     (r"\bsize=[$\w]+", "size=4"),
     (r"\b(max_tokens|tokens)=[$\w]+", r"\1=5"),
     (r"\bn=[$\w]+", "n=2"),

@@ -157,9 +157,7 @@ def test_the_program() -> None:
     assert '%lp_old, %lp_ref = rrt.call "forward"(%y' in str(module)
 
 
-def test_values_do_not_compile_yet() -> None:
-    text = grpo(*CRITIC)
+def test_values_go_with_log_probs() -> None:
     passes = ("rpeg-annotate-parallelism", PASS, "rpeg-schedule", "rpeg-lower-to-programs")
-    found = refusals(parse(text), *passes)
-    at = place(text, "values(critic@i")
-    assert f"{at}: `values` checks and prints, but does not compile yet" in found
+    module = run(parse(grpo(*CRITIC)), *passes)
+    assert '%v = rrt.call "forward"(%y_1, %actor, %ref, %critic)' in str(module)

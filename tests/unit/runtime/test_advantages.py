@@ -39,11 +39,12 @@ def test_remax_takes_off_the_greedy_reward() -> None:
 def test_whitening_counts_responses_or_tokens() -> None:
     """Rewards 1 and -1 of 3 and 1 tokens: means 0 and 0.5, variances 2 and 1."""
     rewards, mask = torch.tensor([1.0, -1.0]), torch.tensor([[1, 1, 1], [1, 0, 0]]).bool()
-    once = adv.whiten(rewards, torch.ones(2), adv.Moments.of(rewards, torch.ones(2)))
+    counts = adv.counts(rewards, mask, "responses")
+    once = adv.whiten(rewards, torch.ones(2), adv.Moments.of(rewards, counts))
     torch.testing.assert_close(once, torch.tensor([1.0, -1.0]) / 2**0.5)
-    spread = adv.over_tokens(rewards, mask)
-    weighted = adv.whiten(spread, mask, adv.Moments.of(spread, mask))
-    torch.testing.assert_close(weighted, torch.tensor([[0.5, 0.5, 0.5], [-1.5, 0, 0]]))
+    counts = adv.counts(rewards, mask, "tokens")
+    weighted = adv.whiten(rewards, torch.ones(2), adv.Moments.of(rewards, counts))
+    torch.testing.assert_close(weighted, torch.tensor([0.5, -1.5]))
 
 
 def test_groups_of_one_and_broken_groups() -> None:
