@@ -180,12 +180,14 @@ class RemaxAdvantageOp(RpegOp):
         assert isinstance(greedy.type, TrajectoriesType)
         if _prompts_of(y) is not _prompts_of(greedy):
             yield Violation(
+                "remax-baseline",
                 f"`{name_of(greedy)}` and `{name_of(y)}` answer different prompts: generate both "
                 "from one batch",
                 violations.operand(1),
             )
         elif greedy.type.n != 1:
             yield Violation(
+                "remax-baseline",
                 f"the baseline is one response a prompt: generate `{name_of(greedy)}` with n=1",
                 violations.operand(1),
             )
@@ -227,6 +229,7 @@ class WhitenOp(RpegOp):
     def rules(self) -> Iterator[Violation]:
         if self.counted == "responses" and isinstance(self.advantages.type, TokenFieldType):
             yield Violation(
+                "whiten-count",
                 f"`{name_of(self.advantages)}` has a number for each token: write count=tokens, "
                 "or leave it out",
                 violations.setting("count"),

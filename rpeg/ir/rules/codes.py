@@ -58,6 +58,8 @@ Algorithm = Literal[
     "uneven-minibatches",
     "weights-count",
     "group-of-one",
+    "whiten-count",
+    "remax-baseline",
     "importance-operands",
     "importance-band",
     "unlike-trunks",
