@@ -13,15 +13,6 @@ from rpeg.runtime.models.shape import ModelShape
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
-VOCAB_MULTIPLE = 8
-"""The vocabulary is padded to a multiple of this and of the tensor-parallel width."""
-
-
-def padded_vocab(vocab: int, tp: int) -> int:
-    """Rows of the padded embedding."""
-    multiple = VOCAB_MULTIPLE * tp
-    return -(-vocab // multiple) * multiple
-
 
 def check_fit(shape: ModelShape, layout: Layout) -> None:
     """Raises LayoutFailure if the layout can't shard the model evenly."""

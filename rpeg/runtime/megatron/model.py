@@ -22,12 +22,12 @@ from torch import Tensor
 from rpeg.runtime.batches.examples import ModelInputs
 from rpeg.runtime.groups import Groups
 from rpeg.runtime.megatron.attention import Sequences
-from rpeg.runtime.megatron.config import padded_vocab
 from rpeg.runtime.megatron.rotation import Angles
 from rpeg.runtime.megatron.spec import layer_spec
 from rpeg.runtime.models.shape import ModelShape
 from rpeg.runtime.numerics.products import widens
 from rpeg.runtime.numerics.rotary import rotary_table
+from rpeg.shardings import padded_vocab
 
 
 def collection(groups: Groups) -> ProcessGroupCollection:

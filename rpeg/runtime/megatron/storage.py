@@ -30,10 +30,10 @@ from torch.distributed.checkpoint.state_dict_saver import save as save_state_dic
 
 from rpeg.runtime.errors import CheckpointFailure
 from rpeg.runtime.megatron.optimizer import Optimizer
-from rpeg.runtime.megatron.pieces import Piece, Shard, pieces
+from rpeg.runtime.megatron.pieces import Piece, pieces
 from rpeg.runtime.megatron.replica import Replica
-from rpeg.runtime.megatron.weights import Unit
 from rpeg.runtime.state.checkpoint import WEIGHTS
+from rpeg.shardings import Unit
 
 Plain = dict[str, Any]
 """Numbers that are the same on every process."""
@@ -104,10 +104,10 @@ class _Maker:
         groups = replica.groups
         self._shape = replica.source.shape
         self._whole = dict(self._shape.tensors())
-        self._shard = Shard(groups.tp.rank(), groups.tp.size())
+        self._split = replica.map.split
+        self._rank = groups.tp.rank()
         self._copy = groups.dp_cp.rank()
         self._units = {unit.name: unit for unit in replica.map.local_units()}
-        self._local = {name: tuple(p.shape) for name, p in replica.parameters().items()}
         self._last_stage = groups.last_stage and not groups.first_stage
 
     def make(
@@ -118,14 +118,14 @@ class _Maker:
         """
         unit = self._units[name]
         copy = self._replica_id(unit, replicated)
-        for piece in pieces(unit, self._shape, self._shard, self._local[name], flat, begin):
+        for piece in pieces(self._split, unit, self._rank, flat, begin):
             yield self._tensor(kind, piece, copy)
 
     def _replica_id(self, unit: Unit, replicated: bool) -> tuple[int, int, int]:
         """All zero on the one process that writes."""
         tied = self._last_stage and self._shape.tied and unit.join == "vocab"
         whole = unit.dim is None
-        return (int(tied), self._shard.rank if whole else 0, self._copy if replicated else 0)
+        return (int(tied), self._rank if whole else 0, self._copy if replicated else 0)
 
     def _tensor(self, kind: str, piece: Piece, copy: tuple[int, int, int]) -> ShardedTensor:
         return ShardedTensor(
