@@ -19,6 +19,7 @@ from rpeg.ir.ops import (
     rewards,
     sampling,
     step,
+    streams,
     updates,
 )
 from rpeg.ir.types import TYPES
@@ -36,6 +37,7 @@ FAMILIES = (
     movement,
     buffers,
     fuse,
+    streams,
 )
 
 OPERATIONS: tuple[type[CheckedOp], ...] = tuple(op for family in FAMILIES for op in family.OPS)

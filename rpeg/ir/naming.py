@@ -13,6 +13,9 @@ from rpeg.ir.types import (
     WeightsType,
 )
 
+MOVES = ("rpeg.stream", "rpeg.join", "rpeg.transfer")
+"""Operations whose result is their operand, elsewhere or in another form."""
+
 Field = TrajectoriesType | TokenFieldType | ResponseFieldType
 
 
@@ -63,11 +66,13 @@ def step_index(value: SSAValue) -> str:
 
 def trajectories_of(value: SSAValue) -> SSAValue | None:
     """The trajectories that a field belongs to; themselves for trajectories."""
+    owner = value.owner
+    if isinstance(owner, Operation) and owner.name in MOVES:
+        return trajectories_of(owner.operands[0])
     if isinstance(value.type, TrajectoriesType):
         return value
     if not isinstance(value.type, TokenFieldType | ResponseFieldType):
         return None
-    owner = value.owner
     if isinstance(owner, Block):
         return None
     if owner.name in ("rpeg.generate", "rpeg.pop"):

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 LAYERS = (
-    {"resources", "lifetime", "fit", "boxes", "shardings"},
+    {"resources", "lifetime", "fit", "sharding"},
     {"ir"},
     {"frontend"},
     {"cost"},

@@ -89,6 +89,7 @@ class PublishOp(RpegOp):
     """New weights, in the register that engines read: a latest-value register, not a queue.
 
     It is implicit in L0. The published weights are a state of their own, so it is never dead code.
+    They arrive at its process group, whole on each process unless it has a layout.
     """
 
     name = "rpeg.publish"
@@ -100,6 +101,51 @@ class PublishOp(RpegOp):
 
     def infer(self) -> Sequence[Attribute]:
         return [self.weights.type]
+
+
+@irdl_op_definition
+class ReshardOp(RpegOp):
+    """Weights on another process group, or in another layout: the boxes of each tensor that a
+    process lacks come from one that has them. `rpeg.reshard %w attributes {pool = ..., par = ...}`
+    """
+
+    name = "rpeg.reshard"
+    SCOPE: ClassVar[Scope] = "step"
+    READS_OLD: ClassVar[bool] = True
+    weights = operand("model")
+    resharded = gives("model")
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        return [self.weights.type]
+
+    def rules(self) -> Iterator[Violation]:
+        yield from _destination(self)
+        if clause_of(self, "par") is None:
+            yield Violation("a reshard says the layout: write attributes {par = #rpeg.record<...>}")
+
+
+@irdl_op_definition
+class TransferOp(RpegOp):
+    """Trajectories or a field, from the processes that made them to another process group, each
+    with its share. `rpeg.transfer %y attributes {pool = ...}`
+    """
+
+    name = "rpeg.transfer"
+    moved = operand("traj | tok | seq")
+    arrived = gives("traj | tok | seq")
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        return [self.moved.type]
+
+    def rules(self) -> Iterator[Violation]:
+        yield from _destination(self)
+
+
+def _destination(op: RpegOp) -> Iterator[Violation]:
+    if pool_of(op) is None:
+        yield Violation(f"{op.word} says where to: write attributes {{pool = ...}}")
 
 
 def pool_of(op: Operation) -> str | None:
@@ -120,4 +166,4 @@ def model_of(op: Operation) -> str | None:
     return next((t.owner for t in types if isinstance(t, WeightsType)), None)
 
 
-OPS: tuple[type[CheckedOp], ...] = (RanksOp, PublishOp)
+OPS: tuple[type[CheckedOp], ...] = (RanksOp, PublishOp, ReshardOp, TransferOp)

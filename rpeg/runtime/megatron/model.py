@@ -27,7 +27,7 @@ from rpeg.runtime.megatron.spec import layer_spec
 from rpeg.runtime.models.shape import ModelShape
 from rpeg.runtime.numerics.products import widens
 from rpeg.runtime.numerics.rotary import rotary_table
-from rpeg.shardings import padded_vocab
+from rpeg.sharding.decoder import padded_vocab
 
 
 def collection(groups: Groups) -> ProcessGroupCollection:

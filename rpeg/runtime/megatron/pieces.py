@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from rpeg.shardings import Split, Unit
+from rpeg.sharding.decoder import Split, Unit
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from megatron.core.tensor_parallel import set_tensor_model_parallel_attributes  
 from rpeg.runtime.megatron.config import transformer_config  # noqa: E402
 from rpeg.runtime.megatron.model import CompletionModel, collection  # noqa: E402
 from rpeg.runtime.megatron.weights import WeightMap  # noqa: E402
-from rpeg.shardings import local_name  # noqa: E402
+from rpeg.sharding.decoder import local_name  # noqa: E402
 
 Rows = list[int]
 Pass = Callable[[Tensor, ModelInputs, Rows], Any]

@@ -33,7 +33,7 @@ from rpeg.runtime.megatron.optimizer import Optimizer
 from rpeg.runtime.megatron.pieces import Piece, pieces
 from rpeg.runtime.megatron.replica import Replica
 from rpeg.runtime.state.checkpoint import WEIGHTS
-from rpeg.shardings import Unit
+from rpeg.sharding.decoder import Unit
 
 Plain = dict[str, Any]
 """Numbers that are the same on every process."""

@@ -8,10 +8,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from rpeg.boxes import Box, Held, Sharding, Transfer, move, transfers
 from rpeg.runtime.groups import Groups
 from rpeg.runtime.models.shape import ModelShape
-from rpeg.shardings import Split, Unit
+from rpeg.sharding.boxes import Box, Held, Sharding, Transfer, move, transfers
+from rpeg.sharding.decoder import Split, Unit
 
 Read = Callable[[str], Tensor]
 """Hugging Face name -> whole tensor."""

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rpeg.boxes import Box, Held, Shape, Sharding, move, transfers
+from rpeg.sharding.boxes import Box, Held, Shape, Sharding, move, transfers
 
 Array = NDArray[np.int64]
 Arrays = Mapping[int, Sequence[Array]]

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpeg.boxes import Sharding, move, transfers
 from rpeg.runtime.models.shape import ModelShape
-from rpeg.shardings import Split, padded_vocab
-from tests.unit.movement.shards import gathered, globals_of, scattered
+from rpeg.sharding.boxes import Sharding, move, transfers
+from rpeg.sharding.decoder import Split, padded_vocab
+from tests.unit.sharding.shards import gathered, globals_of, scattered
 
 SHAPE = ModelShape(
     family="qwen3",

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rpeg.boxes import Box, Held, NotHeldError, Sharding, move, transfers
-from tests.unit.movement.shards import SHAPES, Arrays, gathered, globals_of, scattered, shardings
+from rpeg.sharding.boxes import Box, Held, NotHeldError, Sharding, move, transfers
+from tests.unit.sharding.shards import SHAPES, Arrays, gathered, globals_of, scattered, shardings
 
 BOXES = st.tuples(*[st.tuples(st.integers(0, 5), st.integers(0, 5)) for _ in range(3)]).map(
     lambda sides: Box(tuple(min(s) for s in sides), tuple(max(s) + 1 for s in sides))

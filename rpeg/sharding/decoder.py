@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Protocol
 
-from rpeg.boxes import Box, Held, Shape, Sharding
+from rpeg.sharding.boxes import Box, Held, Shape, Sharding
 
 VOCAB_MULTIPLE = 8
 """Each shard of an embedding has a multiple of so many rows."""
