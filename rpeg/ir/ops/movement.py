@@ -122,7 +122,9 @@ class ReshardOp(RpegOp):
     def rules(self) -> Iterator[Violation]:
         yield from _destination(self)
         if clause_of(self, "par") is None:
-            yield Violation("a reshard says the layout: write attributes {par = #rpeg.record<...>}")
+            yield Violation(
+                "no-destination", "a reshard needs a layout: write par = #rpeg.record<par, {...}>"
+            )
 
 
 @irdl_op_definition
@@ -145,7 +147,9 @@ class TransferOp(RpegOp):
 
 def _destination(op: RpegOp) -> Iterator[Violation]:
     if pool_of(op) is None:
-        yield Violation(f"{op.word} says where to: write attributes {{pool = ...}}")
+        yield Violation(
+            "no-destination", f"{op.word} says where to: write attributes {{pool = ...}}"
+        )
 
 
 def pool_of(op: Operation) -> str | None:

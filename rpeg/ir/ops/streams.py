@@ -16,6 +16,7 @@ from rpeg.ir.base import RpegOp, gives, maybe, operand, setting
 from rpeg.ir.declared import place_in_file
 from rpeg.ir.naming import name_of
 from rpeg.ir.ops.buffers import PushOp
+from rpeg.ir.ops.fuse import FuseOp
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.settings import INT, word
 from rpeg.ir.signature import SCOPES, Scope
@@ -51,18 +52,23 @@ class StreamOp(RpegOp):
 
     def rules(self) -> Iterator[Violation]:
         if (self.groups is None) == (self.samples is None):
-            yield Violation("a stream has chunks of groups or of samples: give one of the two")
+            yield Violation(
+                "chunk-form", "a stream has chunks of groups or of samples: give one of the two"
+            )
             return
         if stream_of(self.whole) is not None:
             yield Violation(
-                f"`{name_of(self.whole)}` comes in chunks already", violations.operand(0)
+                "chunk-form",
+                f"`{name_of(self.whole)}` comes in chunks already",
+                violations.operand(0),
             )
         for op in chunkwise(self):
             if not _fits(self, op):
                 yield _too_large(self, op)
             elif any(stream_of(value) not in (None, self) for value in op.operands):
                 yield Violation(
-                    f"{op.word} (line {_line(op)}) reads chunks of two streams: join one of them"
+                    "chunk-form",
+                    f"{op.word} (line {_line(op)}) reads chunks of two streams: join one of them",
                 )
 
 
@@ -81,6 +87,7 @@ class JoinOp(RpegOp):
     def rules(self) -> Iterator[Violation]:
         if stream_of(self.chunked) is None:
             yield Violation(
+                "chunk-form",
                 f"`{name_of(self.chunked)}` does not come in chunks: leave the join out",
                 violations.operand(0),
             )
@@ -88,27 +95,37 @@ class JoinOp(RpegOp):
 
 def stream_of(value: SSAValue) -> StreamOp | None:
     """The stream in whose chunks a value comes; None of one that is whole."""
-    op = value.owner
-    if isinstance(op, StreamOp):
-        return op
-    if not isinstance(op, RpegOp) or isinstance(op, JoinOp | ENDS):
-        return None
-    return next((s for s in map(stream_of, op.operands) if s is not None), None)
+    seen: set[Operation] = set()
+    waiting = [value]
+    while waiting:
+        op = waiting.pop().owner
+        if isinstance(op, StreamOp):
+            return op
+        if isinstance(op, RpegOp) and op not in seen and not isinstance(op, JoinOp | ENDS):
+            seen.add(op)
+            waiting += (operand for inner in op.walk() for operand in inner.operands)
+    return None
 
 
 def chunkwise(stream: StreamOp) -> Iterator[RpegOp]:
     """Every operation that runs on the stream's chunks, in the order of the text."""
     reached: set[Operation] = set()
-    values = [stream.chunked]
-    while values:
-        for use in values.pop().uses:
-            op = use.operation
-            if op not in reached:
-                reached.add(op)
-                values += [] if isinstance(op, JoinOp | ENDS) else op.results
+    waiting: list[SSAValue] = [stream.chunked]
+    while waiting:
+        users = {use.operation for use in waiting.pop().uses} - reached
+        reached |= users
+        waiting += (r for op in users if not isinstance(op, JoinOp | ENDS) for r in _results(op))
     block = stream.parent
     inside = (op for op in (block.walk() if block is not None else ()) if op in reached)
     return (op for op in inside if isinstance(op, RpegOp) and not isinstance(op, JoinOp))
+
+
+def _results(op: Operation) -> Iterator[SSAValue]:
+    """What comes in an operation's chunks: its results, and those of the fused pass around it."""
+    yield from op.results
+    around = op.parent_op()
+    if isinstance(around, FuseOp):
+        yield from around.results
 
 
 def _fits(stream: StreamOp, op: RpegOp) -> bool:
@@ -124,12 +141,14 @@ def _too_large(stream: StreamOp, op: RpegOp) -> Violation:
     what = name_of(stream.whole)
     if isinstance(op, UpdateOp):
         return Violation(
+            "chunk-scope",
             f"the update in line {_line(op)} takes {op.optimizer_steps} optimizer steps, so it "
-            f"needs its batch whole: join the chunks of `{what}` before it"
+            f"needs its batch whole: join the chunks of `{what}` before it",
         )
     return Violation(
+        "chunk-scope",
         f"{op.word} (line {_line(op)}) works on a whole {scope_of(op)}, and `{what}` comes in "
-        f"{stream.unit}s: join the chunks before it"
+        f"{stream.unit}s: join the chunks before it",
     )
 
 

@@ -94,8 +94,11 @@ Placed = Literal[
     "not-fusible",
     "buffer-rows",
     "buffer-too-small",
+    "no-destination",
+    "chunk-form",
+    "chunk-scope",
 ]
-"""L1: stages on process groups, fused passes, buffers."""
+"""L1: stages on process groups, movement, fused passes, buffers, streams."""
 
 Schedule = Literal[
     "unknown-task",
