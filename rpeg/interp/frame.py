@@ -11,6 +11,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from rpeg.interp.errors import InterpreterError
 from rpeg.interp.oracle import Place, TrajectoryOracle
+from rpeg.interp.rectangle import Rectangle
 from rpeg.interp.values import Weights
 from rpeg.ir.naming import name_of, trajectories_of
 from rpeg.runtime.recordings.recording import StepRecord
@@ -62,8 +63,17 @@ class Frame:
 
     def _run(self, ops: Iterable[Operation]) -> None:
         for op in ops:
-            values = self.handlers[type(op)](op, self)
-            self._values |= zip(op.results, values, strict=True)
+            self._values |= zip(op.results, self.evaluate(op), strict=True)
+
+    def evaluate(self, op: Operation) -> Sequence[object]:
+        """A value for each result of an operation."""
+        return self.handlers[type(op)](op, self)
+
+    def microbatches(self, op: Operation, rows: Rectangle, chosen: Tensor) -> Sequence[Tensor]:
+        """The `chosen` rows [k] of an update's minibatch in parts that go through the model one
+        after the other: all of them at once.
+        """
+        return [chosen]
 
     def read(self, value: SSAValue, kind: type[T]) -> T:
         """An operand's value. Raises InterpreterError if it is of another kind."""

@@ -54,6 +54,7 @@ class Network:
                 config, dtype=torch.float32, attn_implementation="sdpa"
             ).eval()
         self.tokenizer: Tokenizer = source.tokenizer
+        self.shape = source.shape
         self.vocab = source.shape.vocab
         pad = self.tokenizer.pad_id
         self._banned = torch.arange(self.vocab) == (-1 if pad is None else pad)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,10 +66,13 @@ class Session:
             {"params": vectors, "weight_decay": 0.0},
         ]
 
-    def step(self, loss: Tensor, lr: float) -> float:
-        """One step down the gradient of `loss`; returns its global norm before clipping."""
+    def step(self, losses: Iterable[Tensor], lr: float) -> float:
+        """One step down the gradient of the sum of `losses`, each of which is made when those
+        before it are forgotten; returns its global norm before clipping.
+        """
         self._optimizer.zero_grad()
-        loss.backward()
+        for loss in losses:
+            loss.backward()
         bound = self._clip if self._clip > 0 else math.inf
         norm = torch.nn.utils.clip_grad_norm_(self.parameters.values(), bound)
         for group in self._optimizer.param_groups:

@@ -39,6 +39,10 @@ class TrajectoryOracle(Protocol):
         """[samples] rewards."""
         ...
 
+    def part(self, rows: Tensor) -> TrajectoryOracle:
+        """What answers for these samples [k] of a batch alone."""
+        ...
+
 
 class Sampling:
     """Samples with the weights in hand, and asks the verifier."""
@@ -53,12 +57,24 @@ class Sampling:
         """The verifier's rewards."""
         return verifier.score(y)
 
+    def part(self, rows: Tensor) -> Sampling:
+        """Itself: it takes any batch."""
+        return self
+
 
 class Replay:
-    """Gives what a recording holds. Raises InterpreterError where it doesn't fit the pipeline."""
+    """Gives what a recording holds, of all samples of its batches or of the `rows` [k] only.
 
-    def __init__(self, recording: Recording) -> None:
+    Raises InterpreterError where it doesn't fit the pipeline.
+    """
+
+    def __init__(self, recording: Recording, rows: Tensor | None = None) -> None:
         self._recording = recording
+        self._rows = rows
+
+    def part(self, rows: Tensor) -> Replay:
+        """Gives only these samples."""
+        return Replay(self._recording, rows if self._rows is None else self._rows[rows])
 
     def generate(
         self, place: Place, weights: Weights, prompts: Prompts, settings: SamplingSettings
@@ -67,20 +83,23 @@ class Replay:
         step = self._step(place)
         if place.name not in step.trajectories:
             raise _missing(place, "trajectories", step.trajectories)
-        y = step.trajectories[place.name]
+        y, sampled = step.trajectories[place.name], step.sampled[place.name]
+        if self._rows is not None:
+            y, sampled = y.select(self._rows), sampled[self._rows]
         if not torch.equal(y.ordinals, prompts.ordinals.repeat_interleave(settings.n)):
             raise InterpreterError(
                 f"`{place.name}` of step {place.step} was recorded for other prompts, or in "
                 "another order: replay with the data, seed and batch size of the recording"
             )
-        return y, step.sampled[place.name]
+        return y, sampled
 
     def score(self, place: Place, verifier: Verifier, y: Trajectories) -> Tensor:
         """The recorded rewards."""
         step = self._step(place)
         if place.name not in step.rewards:
             raise _missing(place, "rewards", step.rewards)
-        return step.rewards[place.name]
+        rewards = step.rewards[place.name]
+        return rewards if self._rows is None else rewards[self._rows]
 
     def _step(self, place: Place) -> StepRecord:
         if place.step >= len(self._recording.steps):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -28,7 +29,8 @@ def update(op: ops.UpdateOp, frame: Frame) -> tuple[Weights, OptimizerState]:
     lr = old.model.optim.rate(old.version, frame.around.horizon)
     terms = [frame.read(loss, LossTerm) for loss in op.losses]
     rows = Rectangle.of(terms[0].batch, old.model.network.tokenizer)
-    training = Training(old.model, session, terms, rows, _aggregation(op), lr)
+    cut = partial(frame.microbatches, op, rows)
+    training = Training(old.model, session, terms, rows, _aggregation(op), lr, cut)
     for epoch in range(op.int_of("epochs")):
         for chosen in _minibatches(op, frame, old, len(rows.ids), epoch):
             training.step(chosen)
@@ -49,6 +51,8 @@ class Training:
     rows: Rectangle
     agg: Aggregation
     lr: float
+    cut: Callable[[Tensor], Sequence[Tensor]]
+    """Rows of a minibatch -> those that go through the model together, part by part."""
 
     def __post_init__(self) -> None:
         self.losses: list[float] = []
@@ -58,14 +62,23 @@ class Training:
 
     def step(self, chosen: Tensor) -> None:
         """One optimizer step on the minibatch of these rows [k]."""
-        out = self.model.outputs(self.session.parameters, self.rows.select(chosen))
-        lengths = out.mask.sum(dim=1)
+        lengths = self.rows.mask[chosen].sum(dim=1)
         totals = Totals(tokens=int(lengths.sum()), sequences=int((lengths > 0).sum()))
-        per_token = torch.stack([term.per_token(out, chosen) for term in self.terms]).sum(dim=0)
+        parts = self.cut(chosen)
+        said: list[Tensor] = []
+        self.losses.append(0.0)
+        norm = self.session.step((self._loss(p, totals, said) for p in parts), self.lr)
+        self.grad_norms.append(norm)
+        self._note(torch.cat(list(parts)), torch.cat(said))
+
+    def _loss(self, rows: Tensor, totals: Totals, said: list[Tensor]) -> Tensor:
+        """What these rows add to the loss of a minibatch; notes it, and what the model says."""
+        out = self.model.outputs(self.session.parameters, self.rows.select(rows))
+        per_token = torch.stack([term.per_token(out, rows) for term in self.terms]).sum(dim=0)
         loss = (per_token * token_weights(out.mask, self.agg, totals)).sum()
-        self._note(chosen, out.said.detach())
-        self.losses.append(float(loss.detach()))
-        self.grad_norms.append(self.session.step(loss, self.lr))
+        self.losses[-1] += float(loss.detach())
+        said.append(out.said.detach())
+        return loss
 
     def _note(self, chosen: Tensor, said: Tensor) -> None:
         """What an optimizer step trains on, in the order of the samples."""

@@ -6,7 +6,7 @@ weights, rewards, metrics and events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -54,8 +54,8 @@ def gradients() -> Iterator[list[Tensor]]:
     found: list[Tensor] = []
     step = Session.step
 
-    def noting(session: Session, loss: Tensor, lr: float) -> float:
-        norm = step(session, loss, lr)
+    def noting(session: Session, losses: Iterable[Tensor], lr: float) -> float:
+        norm = step(session, losses, lr)
         parts = (p.grad for p in session.parameters.values())
         found.append(torch.cat([g.flatten().clone() for g in parts if g is not None]))
         return norm

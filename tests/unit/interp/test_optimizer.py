@@ -27,7 +27,7 @@ def test_rates(schedule: str, warmup: int, rates: list[float]) -> None:
 
 def test_the_first_step_is_the_sign_of_the_gradient() -> None:
     session = Session({"w": torch.tensor([[1.0, 2.0]])}, {}, PLAIN)
-    norm = session.step((session.parameters["w"] * torch.tensor([[3.0, -4.0]])).sum(), lr=0.1)
+    norm = session.step([(session.parameters["w"] * torch.tensor([[3.0, -4.0]])).sum()], lr=0.1)
     assert norm == 5.0
     assert session.tensors()["w"].tolist()[0] == pytest.approx([0.9, 2.1])
 
@@ -36,7 +36,7 @@ def test_only_matrices_decay() -> None:
     start = {"matrix": torch.ones(1, 2), "norm": torch.ones(2)}
     session = Session(start, {}, AdamW(0.1, 0.9, 0.99, 0.5, 0.0, 0, "constant"))
     total = session.parameters["matrix"].sum() + session.parameters["norm"].sum()
-    session.step(total * 0.0, lr=0.1)
+    session.step([total * 0.0], lr=0.1)
     assert session.tensors()["matrix"].tolist() == [[pytest.approx(0.95)] * 2]
     assert session.tensors()["norm"].tolist() == [1.0, 1.0]
 
@@ -44,7 +44,7 @@ def test_only_matrices_decay() -> None:
 def test_clipping_scales_the_gradient_and_reports_what_it_was() -> None:
     start = {"w": torch.zeros(1, 2)}
     clipped = Session(start, {}, AdamW(0.1, 0.9, 0.99, 0.0, 1.0, 0, "constant"))
-    norm = clipped.step((clipped.parameters["w"] * torch.tensor([[3.0, 4.0]])).sum(), lr=0.1)
+    norm = clipped.step([(clipped.parameters["w"] * torch.tensor([[3.0, 4.0]])).sum()], lr=0.1)
     assert norm == 5.0
     gradient = clipped.parameters["w"].grad
     assert gradient is not None
@@ -56,7 +56,7 @@ def test_moments_go_on_and_the_start_stays() -> None:
 
     def steps(session: Session, count: int) -> Session:
         for _ in range(count):
-            session.step((session.parameters["w"] ** 2).sum(), lr=0.1)
+            session.step([(session.parameters["w"] ** 2).sum()], lr=0.1)
         return session
 
     half = steps(Session(start, {}, PLAIN), 2)
