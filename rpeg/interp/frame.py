@@ -19,8 +19,8 @@ from rpeg.runtime.trajectories import Trajectories
 
 T = TypeVar("T")
 
-Handler = Callable[[Any, "Frame"], Sequence[object]]
-"""(operation, frame) -> a value for each result."""
+Handler = Callable[[Any, Any], Sequence[object]]
+"""(operation, frame of its level) -> a value for each result."""
 
 
 @dataclass(frozen=True)

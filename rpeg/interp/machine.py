@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
+from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation
 
 from rpeg.interp.declare import Declarations
 from rpeg.interp.errors import InterpreterError
-from rpeg.interp.frame import Frame, Surroundings
+from rpeg.interp.frame import Frame, Handler, Surroundings
 from rpeg.interp.greedy import Greedy, greedy
 from rpeg.interp.handlers import HANDLERS
 from rpeg.interp.oracle import Sampling, TrajectoryOracle
@@ -32,6 +33,11 @@ class Interpreter:
     here.
     """
 
+    handlers: ClassVar[Mapping[type[Operation], Handler]] = HANDLERS
+    """What runs within a step."""
+    between_steps: ClassVar[tuple[type[Operation], ...]] = ()
+    """What else it runs."""
+
     def __init__(
         self,
         module: ModuleOp,
@@ -44,7 +50,7 @@ class Interpreter:
         self._pipeline = _find(module, pipeline)
         self._world = world
         self._step = next(op for op in self._pipeline.body.block.ops if isinstance(op, StepOp))
-        _refuse_unknown(self._step)
+        _refuse_unknown(self._step, {*self.handlers, *self.between_steps, StepOp, YieldOp})
         self._around = Surroundings(
             declared=Declarations(self._pipeline, world, seed).things,
             oracle=oracle or Sampling(),
@@ -60,7 +66,7 @@ class Interpreter:
         for i in range(self._step.steps if steps is None else min(steps, self._step.steps)):
             for weights in _weights(states):
                 history[weights.model.name].append(weights)
-            frame = Frame(i, self._around, history, HANDLERS)
+            frame = Frame(i, self._around, history, self.handlers)
             states = frame.run(self._step.body.block, states)
             frame.record.metrics |= self._world.take_logged()
             recording.steps.append(frame.record)
@@ -106,10 +112,10 @@ def _weights(states: Sequence[object]) -> Iterator[Weights]:
     return (state for state in states if isinstance(state, Weights))
 
 
-def _refuse_unknown(step: StepOp) -> None:
-    """Raises InterpreterError for the first operation without a handler."""
+def _refuse_unknown(step: StepOp, known: Set[type[Operation]]) -> None:
+    """Raises InterpreterError for the first operation of another kind."""
     for op in step.walk():
-        if type(op) not in HANDLERS and not isinstance(op, StepOp | YieldOp):
+        if type(op) not in known:
             raise InterpreterError.at(op, "the reference interpreter doesn't run this operation")
 
 
