@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from rpeg.interp.errors import InterpreterError
-from rpeg.interp.network import Network, initial_tensors
+from rpeg.interp.network import Network, initial_tensors, initial_two_heads
 from rpeg.interp.optimizer import AdamW
 from rpeg.interp.values import Model, Weights
 from rpeg.interp.world import World
@@ -16,7 +16,7 @@ from rpeg.runtime.data import DemoData, PromptData
 from rpeg.runtime.models.model_source import ModelSource, open_source
 from rpeg.runtime.verifiers import Verifier
 
-_ROLES = ("policy", "value")
+_ROLES = ("policy", "value", "actor_critic")
 
 
 class Declarations:
@@ -45,7 +45,13 @@ class Declarations:
             raise InterpreterError.at(
                 op, f"the reference interpreter runs {' and '.join(_ROLES)} models, without lora"
             )
+        if settings.get("shared_layers") is not None:
+            raise InterpreterError.at(
+                op, "the reference interpreter shares whole trunks: leave shared_layers out"
+            )
         source = self._sources[op.title] = self._source(op)
+        two_heads = op.form_name == "actor_critic"
+        tensors = initial_two_heads(source) if two_heads else initial_tensors(source)
         optim = settings.get("optim")
         model = Model(
             name=op.title,
@@ -53,7 +59,7 @@ class Declarations:
             network=Network(source),
             optim=None if optim is None else _adamw(optim),
         )
-        return Weights(model, initial_tensors(source), version=0)
+        return Weights(model, tensors, version=0)
 
     def _source(self, op: ops.DeclareOp) -> ModelSource:
         critic = op.form_name == "value"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -65,7 +65,8 @@ class Network:
         With a cache, `ids` go on where it ends, and it grows.
         """
         options = {"past_key_values": cache, "use_cache": cache is not None}
-        out = functional_call(self._module, dict(tensors), (ids,), options)
+        held = {name: tensor for name, tensor in tensors.items() if name != VALUE_HEAD}
+        out = functional_call(self._module, held, (ids,), options)
         logits: Tensor = out.logits
         return logits.masked_fill(self._banned, NEVER)
 
@@ -91,7 +92,17 @@ class Network:
         nothing = values.new_empty(0)
         return Outputs(rows.mask, nothing, nothing, values)
 
+    def actor_critic(self, tensors: Tensors, rows: Rectangle) -> Outputs:
+        """Both, of one trunk with two heads."""
+        return replace(self.policy(tensors, rows), values=self.critic(tensors, rows).values)
+
 
 def initial_tensors(source: ModelSource) -> dict[str, Tensor]:
     """The weights before step 0."""
     return {name: source.read(name) for name, _ in source.shape.tensors()}
+
+
+def initial_two_heads(source: ModelSource) -> dict[str, Tensor]:
+    """Those of a policy, and the value head of a critic from the same folder."""
+    critic = ModelSource(source.folder, source.seed, critic=True)
+    return initial_tensors(source) | {VALUE_HEAD: critic.read(VALUE_HEAD)}

@@ -26,8 +26,13 @@ class Model:
 
     def outputs(self, tensors: Tensors, rows: Rectangle) -> Outputs:
         """What it says about completions under the given weights."""
-        read = self.network.critic if self.role == "value" else self.network.policy
-        return read(tensors, rows)
+        match self.role:
+            case "value":
+                return self.network.critic(tensors, rows)
+            case "actor_critic":
+                return self.network.actor_critic(tensors, rows)
+            case _:
+                return self.network.policy(tensors, rows)
 
 
 @dataclass(frozen=True)

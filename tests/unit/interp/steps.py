@@ -80,7 +80,7 @@ def steps(draw: st.DrawFn) -> ModuleOp:
 
 
 SMALLER: tuple[tuple[str, str], ...] = (
-    (r'\b(policy|value|reward)\(\s*("[^"]*"|\$\w+)', r'\1("tiny"'),
+    (r'\b(policy|value|actor_critic|reward)\(\s*("[^"]*"|\$\w+)', r'\1("tiny"'),
     (r'\b(prompts|demos)\("[^"]*"[^)]*\)', r'\1("rows.jsonl")'),
     (r'\boutcome\("[^"]*"[^)]*\)', 'outcome("rule:overlong", soft=0, max=6)'),
     (r"model (\w+) = reward\([^)]*\)", r'verifier \1 = outcome("rule:overlong", soft=0, max=6)'),

@@ -75,6 +75,8 @@ def test_numbers_stay_under_all_passes(interpret: Interpret) -> None:
         "gspo_moe",
         "on_policy_distillation",
         "ppo_critic",
+        "ppo_shared_trunk",
+        "remax",
         "reinforce_pp",
         "rloo",
         "sort_digits:warmup",
