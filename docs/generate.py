@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from generate_passes import pass_pages
+from generate_rules import rules_page
 
 from rpeg.frontend.written import value
 from rpeg.ir.ops.declare import DECLARE
@@ -94,7 +95,11 @@ def _default(setting: Setting) -> str:
     return "*required*" if setting.required else "*optional*"
 
 
-PAGES: dict[str, Callable[[], Iterator[str]]] = {"vocabulary.md": vocabulary, **pass_pages()}
+PAGES: dict[str, Callable[[], Iterator[str]]] = {
+    "vocabulary.md": vocabulary,
+    "rules.md": rules_page,
+    **pass_pages(),
+}
 
 
 def main(check: bool) -> int:

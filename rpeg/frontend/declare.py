@@ -32,7 +32,7 @@ def lookup(
         return table[call.name]
     near = hint(call.name, table)
     known = f"; known: {', '.join(sorted(table))}" if not near and len(table) < 12 else ""
-    messages.error(call.at, f"`{call.name}` is not {what}{near}{known}")
+    messages.error(call.at, f"`{call.name}` is not {what}{near}{known}", rule="unknown-word")
     return None
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from xdsl.ir import SSAValue
 
 from rpeg.frontend import ast
 from rpeg.ir.diagnostics import Diagnostic, Position, Severity
+from rpeg.ir.rules.codes import Code
 from rpeg.ir.violations import hint
 
 __all__ = ["Declared", "Messages", "Names", "Scope", "State", "hint"]
@@ -23,9 +25,16 @@ class Messages:
     silent: set[str] = field(default_factory=set[str])
     """Names and indexes that already have a message."""
 
-    def error(self, at: Position, message: str, severity: Severity = "error") -> None:
-        """Reports a problem."""
-        self.found.append(Diagnostic(at, message, severity, self.file))
+    def error(
+        self,
+        at: Position,
+        message: str,
+        severity: Severity = "error",
+        *,
+        rule: Code | Literal[""] = "",
+    ) -> None:
+        """Reports a problem; `rule` is the one of the IR that speaks of it in MLIR."""
+        self.found.append(Diagnostic(at, message, severity, self.file, rule))
 
     def once(self, key: str, at: Position, message: str) -> None:
         """Reports a problem unless one about `key` was."""

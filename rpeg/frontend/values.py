@@ -93,7 +93,7 @@ class Settings:
             assert arg.name is not None
             if arg.name not in signature.settings:
                 text = unknown_setting(signature.name, arg.name, signature.settings)
-                self.messages.error(arg.at, text)
+                self.messages.error(arg.at, text, rule="unknown-setting")
                 missing[:] = [n for n in missing if f"`{n}`" not in text]
                 given.sound = False
             elif arg.name in given.values or arg.name in given.states:
@@ -101,7 +101,8 @@ class Settings:
             else:
                 self._one(arg, signature.settings[arg.name], given, path)
         for name in missing:
-            self.messages.error(call.at, missing_setting(signature.name, signature.settings[name]))
+            text = missing_setting(signature.name, signature.settings[name])
+            self.messages.error(call.at, text, rule="missing-setting")
             given.sound = False
         self._defaults(signature, given)
         return given
@@ -138,7 +139,8 @@ class Settings:
             value = resolved
         held = self._held(value, kind, given, f"{path}{name}.")
         if held is None:
-            self.messages.error(written.at, self._misfit(name, value, kind))
+            text = self._misfit(name, value, kind)
+            self.messages.error(written.at, text, rule="setting-kind")
         return held
 
     def _held(self, value: ast.Value, kind: Kind, given: Given, path: str) -> Attribute | None:

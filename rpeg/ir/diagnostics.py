@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal, TextIO
 
 Severity = Literal["error", "warning", "note"]
@@ -35,11 +35,15 @@ class Diagnostic:
     message: str
     severity: Severity = "error"
     file: str = ""
-    rule: str = ""
+    rule: str = field(default="", compare=False)
     """The code of the rule of the verifier that is broken; empty for other messages."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.at}: {self.severity}: {self.message}"
+
+    def coded(self) -> Diagnostic:
+        """The same with the code of its rule behind the message."""
+        return replace(self, message=f"{self.message} [{self.rule}]") if self.rule else self
 
 
 class DiagnosticsError(Exception):

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from xdsl.ir import Operation
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Attribute, Operation
 
 from rpeg.ir import violations
 from rpeg.ir.attributes import RecordAttr
@@ -50,7 +51,7 @@ def layout_violations(call: CallOp) -> Iterator[Violation]:
                 for t in contradictions(layout)
             )
         case "batch", _, RecordAttr() as layout:
-            yield from _shares(layout, python_value(call.settings.get("size")))
+            yield from _shares(layout, call.settings.get("size"))
         case _:
             pass
 
@@ -69,9 +70,9 @@ def _same_shares(layout: RecordAttr, first: RecordAttr) -> Iterator[Violation]:
         yield Violation("layout-contradiction", text, violations.setting("layout"))
 
 
-def _shares(layout: RecordAttr, size: object) -> Iterator[Violation]:
-    dp = width_of(layout, "dp")
-    if isinstance(size, int) and size > 0 and dp > 0 and size % dp:
+def _shares(layout: RecordAttr, held: Attribute | None) -> Iterator[Violation]:
+    dp, size = width_of(layout, "dp"), held.value.data if isinstance(held, IntegerAttr) else 0
+    if size > 0 and dp > 0 and size % dp:
         text = f"size={size} does not divide over {dp} processes: write a multiple of dp={dp}"
         yield Violation("uneven-shares", text, violations.setting("size"))
 

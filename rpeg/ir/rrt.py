@@ -61,7 +61,6 @@ from rpeg.ir.program_rules import (
     thing_violations,
 )
 from rpeg.ir.program_shape import layout_violations, order_violations
-from rpeg.ir.settings import python_value
 from rpeg.ir.violations import Violation, hint
 
 
@@ -393,7 +392,8 @@ class ProgramOp(CheckedOp):
             yield Violation("start-first", 'a program begins with rrt.call "start"')
             return
         yield from name_violations(self)
-        started = python_value(self.start.settings.get("processes"))
+        held = self.start.settings.get("processes")
+        started = held.value.data if isinstance(held, IntegerAttr) else held
         if started != self.process_count:
             text = f"the program is for {self.process_count} processes, its start says {started}"
             yield Violation("process-count", text)

@@ -48,6 +48,10 @@ def _run(args: argparse.Namespace) -> int:
         from rpeg.tools.opt.passes import listing
 
         return write(listing(), None)
+    if args.list_rules or args.explain is not None:
+        from rpeg.tools.opt.rules import about
+
+        return write(about(args.explain), None)
     try:
         return Driver(args).run()
     except Crash as crash:
@@ -75,7 +79,8 @@ class Driver:
         with self.timer.whole():
             texts = [text for chunk in chunks for text in self._chunk(chunk, source, runner)]
         found = self._compared(source)
-        show(found, {source.name: source.text}, sys.stderr)
+        coded = [d.coded() for d in found] if self.args.error_codes else found
+        show(coded, {source.name: source.text}, sys.stderr)
         self._report(runner)
         if has_errors(found):
             return FAILED

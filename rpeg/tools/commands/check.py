@@ -66,4 +66,5 @@ def _record(diagnostic: Diagnostic) -> dict[str, object]:
         "column": diagnostic.at.column,
         "severity": diagnostic.severity,
         "message": diagnostic.message,
+        "rule": diagnostic.rule or None,
     }

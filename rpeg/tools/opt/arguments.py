@@ -48,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
     _passes(made)
     _output(made)
     _watching(made)
+    _rules(made)
     _testing(made)
     add_completion(made)
     made.add_argument("--version", action="version", version=f"rpeg-opt {__version__}")
@@ -98,3 +99,10 @@ def _testing(made: argparse.ArgumentParser) -> None:
     add = made.add_argument_group("testing").add_argument
     text = "hold messages to comments: expected-error@+1:13 {{text}}"
     add("--verify-diagnostics", action="store_true", help=text)
+
+
+def _rules(made: argparse.ArgumentParser) -> None:
+    add = made.add_argument_group("rules of the verifier").add_argument
+    add("--error-codes", action="store_true", help="show the code of the rule behind each message")
+    add("--explain", metavar="CODE", help="say what a rule is for, and how to keep it")
+    add("--list-rules", action="store_true", help="list the rules, level by level")

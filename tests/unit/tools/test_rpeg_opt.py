@@ -211,3 +211,22 @@ def test_a_reader_that_leaves_early() -> None:
         ["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, check=False
     )
     assert run.stderr == ""
+
+
+def test_error_codes(tmp_path: Path) -> None:
+    path = tmp_path / "p.rpeg"
+    path.write_text(BROKEN, encoding="utf-8")
+    plain, coded = opt(str(path)), opt(str(path), "--error-codes")
+    added = re.findall(r" \[([a-z-]+)\]$", coded.err, re.M)
+    assert added == ["unknown-setting"]
+    assert coded.err.replace(" [unknown-setting]", "") == plain.err
+
+
+def test_rules_are_explained() -> None:
+    listed = opt("--list-rules")
+    codes = re.findall(r"^  ([a-z-]+)  ", listed.out, re.M)
+    assert (listed.code, "swap-without-reset" in codes) == (0, True)
+    assert opt("--explain", codes[0]).out.startswith(f"{codes[0]} (every level)\n")
+    wrong = opt("--explain", "swap-without-resett")
+    message = "`swap-without-resett` is not a rule; did you mean `swap-without-reset`?"
+    assert (wrong.code, wrong.err) == (2, f"rpeg-opt: error: {message}\n")
