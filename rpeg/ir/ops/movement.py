@@ -112,6 +112,7 @@ class ReshardOp(RpegOp):
     name = "rpeg.reshard"
     SCOPE: ClassVar[Scope] = "step"
     READS_OLD: ClassVar[bool] = True
+    READS_NEXT: ClassVar[bool] = True
     weights = operand("model")
     resharded = gives("model")
     traits = traits_def(Pure())
