@@ -12,11 +12,18 @@ from rpeg.interp.values import Model, Weights
 from rpeg.interp.world import World
 from rpeg.ir.ops import declare as ops
 from rpeg.ir.settings import python_value
-from rpeg.runtime.data import DemoData, PromptData
+from rpeg.runtime.data import DemoData, PairData, PromptData
 from rpeg.runtime.models.model_source import ModelSource, open_source
 from rpeg.runtime.verifiers import Verifier
 
-_ROLES = ("policy", "value", "actor_critic")
+_HEADED = ("value", "reward", "process_reward")
+"""Roles that answer with a number where a policy has a distribution."""
+_ROLES = ("policy", "actor_critic", *_HEADED)
+_DATA: Mapping[str, type[PromptData | DemoData | PairData]] = {
+    "prompts": PromptData,
+    "demos": DemoData,
+    "pairs": PairData,
+}
 
 
 class Declarations:
@@ -43,7 +50,7 @@ class Declarations:
         settings = _settings(op)
         if op.form_name not in _ROLES or settings.get("lora") is not None:
             raise InterpreterError.at(
-                op, f"the reference interpreter runs {' and '.join(_ROLES)} models, without lora"
+                op, f"the reference interpreter runs {', '.join(_ROLES)} models, without lora"
             )
         if settings.get("shared_layers") is not None:
             raise InterpreterError.at(
@@ -62,7 +69,7 @@ class Declarations:
         return Weights(model, tensors, version=0)
 
     def _source(self, op: ops.DeclareOp) -> ModelSource:
-        critic = op.form_name == "value"
+        critic = op.form_name in _HEADED
         if op.initial is not None:
             folder = self._sources[op.initial].folder
             return ModelSource(folder, self._seed, critic=critic)
@@ -71,9 +78,8 @@ class Declarations:
             raise InterpreterError.at(op, f'"{uri}": name the folder that the run exported instead')
         return open_source(self._world.root / uri, uri, self._seed, critic=critic)
 
-    def _data(self, op: ops.DeclareOp) -> PromptData | DemoData:
-        kind = PromptData if op.form_name == "prompts" else DemoData
-        return kind(self._world, op.title, source=op.uri or "", **_settings(op))
+    def _data(self, op: ops.DeclareOp) -> PromptData | DemoData | PairData:
+        return _DATA[op.form_name](self._world, op.title, source=op.uri or "", **_settings(op))
 
     def _verifier(self, op: ops.DeclareOp) -> Verifier:
         settings, source = _settings(op), op.uri or ""

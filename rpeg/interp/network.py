@@ -34,7 +34,7 @@ class Outputs:
     entropy: Tensor
     """Of the distribution of the next token, in nats; empty for a critic."""
     values: Tensor
-    """A critic's values; empty for a policy."""
+    """A critic's values, or a reward model's scores; empty for a policy."""
 
     @property
     def said(self) -> Tensor:
@@ -95,6 +95,19 @@ class Network:
     def actor_critic(self, tensors: Tensors, rows: Rectangle) -> Outputs:
         """Both, of one trunk with two heads."""
         return replace(self.policy(tensors, rows), values=self.critic(tensors, rows).values)
+
+    def process_reward(self, tensors: Tensors, rows: Rectangle) -> Outputs:
+        """The score of each completion token, once it has been read."""
+        states = rows.reading(self.hidden(tensors, rows.ids))
+        scores = (states @ tensors[VALUE_HEAD].T).squeeze(-1) * rows.mask
+        nothing = scores.new_empty(0)
+        return Outputs(rows.mask, nothing, nothing, scores)
+
+    def reward(self, tensors: Tensors, rows: Rectangle) -> Outputs:
+        """The score of each row at its last completion token, zero at the others."""
+        out = self.process_reward(tensors, rows)
+        last = rows.mask & (rows.mask.cumsum(dim=1) == rows.mask.sum(dim=1, keepdim=True))
+        return replace(out, values=out.values * last)
 
 
 def initial_tensors(source: ModelSource) -> dict[str, Tensor]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from rpeg.runtime.models.tokenizer import Tokenizer
-from rpeg.runtime.trajectories import Demos, Trajectories
+from rpeg.runtime.trajectories import Batch, Demos, Pairs, Trajectories
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,17 @@ class Rectangle:
     """[rows, tokens] bool: which of their tokens count."""
     temperature: float
     """At which log-probs are taken."""
+    together: int = 1
+    """How many rows, side by side, one loss reads: 2 of pairs."""
 
     @staticmethod
-    def of(batch: Trajectories | Demos, tokenizer: Tokenizer) -> Rectangle:
-        """The rectangle of trajectories, or of demonstrations, which are tokenized here."""
-        if isinstance(batch, Demos):
-            return _of_demos(batch, tokenizer)
+    def of(batch: Batch, tokenizer: Tokenizer) -> Rectangle:
+        """The rectangle of trajectories, or of demonstrations or pairs, which are tokenized
+        here.
+        """
+        if not isinstance(batch, Trajectories):
+            together = 2 if isinstance(batch, Pairs) else 1
+            return replace(_of_demos(batch, tokenizer), together=together)
         # Greedy samples have no temperature to divide by: their log-probs are the model's own.
         temperature = batch.temperature or 1.0
         return _join(batch.prompt_ids, batch.tokens, batch.mask, temperature)
@@ -51,8 +56,13 @@ class Rectangle:
         places = self.starts.unsqueeze(1) - 1 + torch.arange(self.tokens.shape[1])
         return outputs[torch.arange(len(self.ids)).unsqueeze(1), places]
 
+    def reading(self, outputs: Tensor) -> Tensor:
+        """[rows, tokens, ...]: `outputs` [rows, length, ...] where completion tokens are read."""
+        places = self.starts.unsqueeze(1) + torch.arange(self.tokens.shape[1])
+        return outputs[torch.arange(len(self.ids)).unsqueeze(1), places]
 
-def _of_demos(batch: Demos, tokenizer: Tokenizer) -> Rectangle:
+
+def _of_demos(batch: Demos | Pairs, tokenizer: Tokenizer) -> Rectangle:
     prompts = [tokenizer.encode(row.prompt) for row in batch.rows]
     completions = [tokenizer.encode_completion(row.completion or "") for row in batch.rows]
     lengths = torch.tensor([len(ids) for ids in completions])

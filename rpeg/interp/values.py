@@ -11,8 +11,8 @@ from torch import Tensor
 from rpeg.interp.network import Network, Outputs, Tensors
 from rpeg.interp.optimizer import AdamW
 from rpeg.interp.rectangle import Rectangle
-from rpeg.runtime.data import DemoData, PromptData
-from rpeg.runtime.trajectories import Demos, Trajectories
+from rpeg.runtime.data import DemoData, PairData, PromptData
+from rpeg.runtime.trajectories import Batch
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,14 @@ class Model:
 
     def outputs(self, tensors: Tensors, rows: Rectangle) -> Outputs:
         """What it says about completions under the given weights."""
-        match self.role:
-            case "value":
-                return self.network.critic(tensors, rows)
-            case "actor_critic":
-                return self.network.actor_critic(tensors, rows)
-            case _:
-                return self.network.policy(tensors, rows)
+        reads = {
+            "policy": self.network.policy,
+            "value": self.network.critic,
+            "actor_critic": self.network.actor_critic,
+            "reward": self.network.reward,
+            "process_reward": self.network.process_reward,
+        }
+        return reads[self.role](tensors, rows)
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class OptimizerState:
 class Cursor:
     """A data set at a position: rows that it has given."""
 
-    data: PromptData | DemoData
+    data: PromptData | DemoData | PairData
     position: int
 
 
@@ -69,7 +70,7 @@ class OnPolicy:
 class LossTerm:
     """One summand of a loss."""
 
-    batch: Trajectories | Demos
+    batch: Batch
     per_token: Callable[[Outputs, Tensor], Tensor]
     """(what the model says about some rows, these rows [k]) -> loss [k, tokens], zero outside the
-    mask."""
+    mask; of pairs [k / 2]."""

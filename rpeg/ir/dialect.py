@@ -6,6 +6,7 @@ from xdsl.ir import Dialect
 
 from rpeg.ir.attributes import BytesAttr, RecordAttr, SecondsAttr
 from rpeg.ir.base import CheckedOp
+from rpeg.ir.batch_types import BATCHES
 from rpeg.ir.buffer_type import BufferType
 from rpeg.ir.ops import (
     buffers,
@@ -15,6 +16,7 @@ from rpeg.ir.ops import (
     losses,
     movement,
     plan,
+    preference,
     regions,
     rewards,
     sampling,
@@ -30,6 +32,7 @@ FAMILIES = (
     sampling,
     rewards,
     losses,
+    preference,
     updates,
     effects,
     regions,
@@ -43,4 +46,6 @@ FAMILIES = (
 OPERATIONS: tuple[type[CheckedOp], ...] = tuple(op for family in FAMILIES for op in family.OPS)
 """Every operation, in the order of the documentation."""
 
-Rpeg = Dialect("rpeg", list(OPERATIONS), [*TYPES, BufferType, SecondsAttr, BytesAttr, RecordAttr])
+Rpeg = Dialect(
+    "rpeg", list(OPERATIONS), [*TYPES, *BATCHES, BufferType, SecondsAttr, BytesAttr, RecordAttr]
+)

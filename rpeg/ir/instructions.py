@@ -20,7 +20,7 @@ class Instruction:
     receiver: str = ""
     """Class of the object it is a method of; empty for a function or a class of the runtime."""
     things: tuple[str, ...] = ()
-    """Classes of the positional values."""
+    """Classes of the positional values; `A | B` is one of them."""
     more: str = ""
     """Class of any number of further positional values."""
     each: str = ""
@@ -48,6 +48,7 @@ class Instruction:
         return self.receiver, self.name
 
 
+_RESPONSES = "Trajectories | Pairs"
 _SAMPLING = ("n", "max_tokens", "temperature", "max_turns", "seed")
 
 _ROWS = (
@@ -101,6 +102,14 @@ _ROWS = (
         results=("DemoData",),
     ),
     Instruction(
+        "PairData",
+        "",
+        ("Run", "Name"),
+        settings=("source", "seed"),
+        optional=("limit", "split"),
+        results=("PairData",),
+    ),
+    Instruction(
         "Verifier",
         "",
         ("Run", "Name"),
@@ -127,6 +136,7 @@ _ROWS = (
     # the step
     Instruction("batch", "PromptData", settings=("size", "order", "seed"), results=("Prompts",)),
     Instruction("batch", "DemoData", settings=("size", "order", "seed"), results=("Demos",)),
+    Instruction("batch", "PairData", settings=("size", "order", "seed"), results=("Pairs",)),
     Instruction(
         "generate",
         "EmbeddedEngine",
@@ -144,11 +154,14 @@ _ROWS = (
         results=("Trajectories", "TokenField"),
     ),
     Instruction("score", "Verifier", ("Trajectories",), results=("ResponseField",)),
-    Instruction("logprob", "Trainer", ("Trajectories",), results=("TokenField",)),
-    Instruction("logprob", "FrozenModel", ("Trajectories",), results=("TokenField",)),
+    Instruction("score", "Trainer", ("Trajectories",), results=("ResponseField",)),
+    Instruction("score", "FrozenModel", ("Trajectories",), results=("ResponseField",)),
+    Instruction("token_scores", "FrozenModel", ("Trajectories",), results=("TokenField",)),
+    Instruction("logprob", "Trainer", (_RESPONSES,), results=("TokenField",)),
+    Instruction("logprob", "FrozenModel", (_RESPONSES,), results=("TokenField",)),
     Instruction("values", "Trainer", ("Trajectories",), results=("TokenField",)),
     Instruction("values", "FrozenModel", ("Trajectories",), results=("TokenField",)),
-    Instruction("forward", "", ("Trajectories",), more=ANY, each="TokenField"),
+    Instruction("forward", "", (_RESPONSES,), more=ANY, each="TokenField"),
     Instruction(
         "weighted_sum", more="ResponseField", settings=("weights",), results=("ResponseField",)
     ),
@@ -252,6 +265,14 @@ _ROWS = (
     Instruction("entropy_bonus", "", ("Trajectories",), settings=("coef",), results=("Loss",)),
     Instruction("cross_entropy", "", ("Demos",), settings=("coef",), results=("Loss",)),
     Instruction(
+        "dpo",
+        "",
+        ("Pairs", "TokenField"),
+        settings=("beta", "label_smoothing"),
+        results=("Loss",),
+    ),
+    Instruction("reward_loss", "", ("Pairs",), settings=("margin",), results=("Loss",)),
+    Instruction(
         "update",
         "Trainer",
         more="Loss",
@@ -272,6 +293,15 @@ _ROWS = (
         ("Trainer", "DemoData"),
         settings=("name",),
         optional=("limit",),
+        results=("Metric",),
+    ),
+    Instruction(
+        "evaluate_pairs",
+        "",
+        ("Trainer | FrozenModel", "PairData"),
+        settings=("name",),
+        optional=("limit", "beta"),
+        keywords=("reference",),
         results=("Metric",),
     ),
 )

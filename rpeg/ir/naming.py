@@ -5,6 +5,7 @@ from __future__ import annotations
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Block, Operation, SSAValue
 
+from rpeg.ir.batch_types import PairsType
 from rpeg.ir.types import (
     NEXT,
     ResponseFieldType,
@@ -65,11 +66,11 @@ def step_index(value: SSAValue) -> str:
 
 
 def trajectories_of(value: SSAValue) -> SSAValue | None:
-    """The trajectories that a field belongs to; themselves for trajectories."""
+    """The trajectories, or pairs, that a field belongs to; themselves for these."""
     owner = value.owner
     if isinstance(owner, Operation) and owner.name in MOVES:
         return trajectories_of(owner.operands[0])
-    if isinstance(value.type, TrajectoriesType):
+    if isinstance(value.type, TrajectoriesType | PairsType):
         return value
     if not isinstance(value.type, TokenFieldType | ResponseFieldType):
         return None

@@ -1,9 +1,9 @@
 """Operand patterns: which values an operand takes, and how a message names them.
 
 A pattern is text such as `tok.reward | seq.reward`: alternatives of a kind, optionally with a
-second word. Kinds of values: model data verifier tool state (declared), prompts demos traj tok seq
-loss metric buffer (of a step). Kinds of other arguments: uri (a source), init (a model's initial
-weights), range, stage, pool.
+second word. Kinds of values: model data verifier tool state (declared), prompts demos pairs traj
+tok seq loss metric buffer (of a step). Kinds of other arguments: uri (a source), init (a model's
+initial weights), range, stage, pool.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 RUN = {name: Setting(name, INT, required=True, least=1) for name in ("steps", "processes")}
 """Settings of `start` that are counts."""
-RENAMED = {"evaluate": "eval", "evaluate_loss": "eval_loss"}
+RENAMED = {"evaluate": "eval", "evaluate_loss": "eval_loss", "evaluate_pairs": "eval_loss"}
 """Instructions whose name differs from that of their operation of the language."""
 FIELDS = {
     "Layout": CLAUSES["par"].settings,
@@ -129,8 +129,9 @@ def thing_violations(row: Instruction, found: Sequence[str]) -> Iterator[Violati
         return
     wanted += [row.more] * (len(found) - len(wanted))
     for number, (have, want) in enumerate(zip(found, wanted, strict=True), 1):
-        if ANY not in (want, have) and want != have:
-            text = f"{row.name} takes a {want} as value {number}, not a {have}"
+        if ANY not in (want, have) and have not in want.split(" | "):
+            either = want.replace(" |", " or a")
+            text = f"{row.name} takes a {either} as value {number}, not a {have}"
             yield Violation("call-operands", text)
 
 

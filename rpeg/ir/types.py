@@ -325,49 +325,6 @@ class LossType(ScopedType):
 
 
 @irdl_attr_definition
-class PromptsType(FlowType):
-    """A batch of prompts: `!rpeg.prompts<64>`."""
-
-    name = "rpeg.prompts"
-    KIND: ClassVar[str] = "prompts"
-    size: IntAttr = param_def(converter=_int)
-
-    def __init__(self, size: int | IntAttr) -> None:
-        super().__init__(size)
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        return (_parse_size(parser),)
-
-    def print_parameters(self, printer: Printer) -> None:
-        printer.print_string(f"<{self.size.data}>")
-
-
-@irdl_attr_definition
-class DemosType(FlowType):
-    """A batch of demonstrations: `!rpeg.demos<64>`."""
-
-    name = "rpeg.demos"
-    KIND: ClassVar[str] = "demos"
-    size: IntAttr = param_def(converter=_int)
-
-    def __init__(self, size: int | IntAttr) -> None:
-        super().__init__(size)
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        return (_parse_size(parser),)
-
-    def print_parameters(self, printer: Printer) -> None:
-        printer.print_string(f"<{self.size.data}>")
-
-
-def _parse_size(parser: AttrParser) -> IntAttr:
-    with parser.in_angle_brackets():
-        return IntAttr(parser.parse_integer(allow_boolean=False, allow_negative=False))
-
-
-@irdl_attr_definition
 class TrajectoriesType(FlowType):
     """Completions sampled from a policy: `!rpeg.traj<@actor, 64, n = 8, lag = [0, 2] strict wait>`.
 
@@ -596,8 +553,6 @@ TYPES = (
     VerifierType,
     ToolType,
     StateType,
-    PromptsType,
-    DemosType,
     TrajectoriesType,
     TokenFieldType,
     ResponseFieldType,

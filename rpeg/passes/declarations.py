@@ -17,6 +17,11 @@ from rpeg.ir.types import TrajectoriesType
 from rpeg.passes.layouts import bound_of
 from rpeg.passes.programs import Cannot, Program
 
+DATA = {"prompts": "PromptData", "demos": "DemoData", "pairs": "PairData"}
+"""The runtime's class for each kind of data."""
+MODELS = ("policy", "value", "reward", "process_reward")
+"""The kinds of models that compile."""
+
 
 class Declarations:
     """Makes what a program works with, before its loop."""
@@ -34,8 +39,8 @@ class Declarations:
             case ModelOp():
                 made = self._model(op)
             case DataOp():
-                kind = "PromptData" if op.form_name == "prompts" else "DemoData"
-                made = self._called(op, kind, {"source": op.source, **op.settings()})
+                settings = {"source": op.source, **op.settings()}
+                made = self._called(op, DATA[op.form_name], settings)
             case VerifierOp() if op.form_name == "outcome":
                 settings = {"kind": op.form, "source": op.source, **op.settings()}
                 made = self._called(op, "Verifier", settings)
@@ -100,7 +105,7 @@ class Declarations:
         return self.program.call(op, cls, self.program.run, settings=named)
 
     def _model(self, op: ModelOp) -> CallOp:
-        if op.form_name not in ("policy", "value"):
+        if op.form_name not in MODELS:
             raise Cannot(op, f"`{op.title}`: model {op.form_name} does not compile yet")
         if op.lora is not None:
             raise Cannot(op, f"`{op.title}`: adapters (lora) do not compile yet")

@@ -13,7 +13,7 @@ from rpeg.ir.layout import later, size_of, width_of, zero_of
 from rpeg.ir.locations import plan_line
 from rpeg.ir.ops.effects import EvalLossOp
 from rpeg.ir.ops.movement import CLAUSES, clause_of, model_of, pool_of
-from rpeg.ir.ops.sampling import LogprobOp, ValuesOp
+from rpeg.ir.ops.sampling import LogprobOp, ScoreOp, ValuesOp
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.records import CLAUSES as ROWS
 from rpeg.ir.settings import Python, python_value
@@ -25,7 +25,7 @@ from rpeg.passes.layout_names import layout_name
 Settings = Mapping[str, Attribute]
 FORWARD = ("dp", "tp", "pp", "cp", "ep", "vpp", "sp")
 """Settings that say where weights are; the others only matter to an update."""
-PASSES_THROUGH = LogprobOp | ValuesOp | EvalLossOp | UpdateOp
+PASSES_THROUGH = LogprobOp | ValuesOp | ScoreOp | EvalLossOp | UpdateOp
 """Stages that run the model as it is spread over its processes; engines have it whole."""
 
 
@@ -128,12 +128,17 @@ def _differs(op: RpegOp, par: RecordAttr, stages: Sequence[RpegOp]) -> str | Non
 def _another_copy(op: RpegOp, par: RecordAttr, stages: Sequence[RpegOp]) -> str | None:
     model = model_of(op)
     theirs = layout_of(model, stages)
-    if not isinstance(op, PASSES_THROUGH) or theirs is None or _same(par, theirs):
+    if not _passes_through(op) or theirs is None or _same(par, theirs):
         return None
     return (
         f"{shown(par)}: `{model}` has {shown(theirs)}, and a second copy of its weights does not "
         "compile yet: write the same"
     )
+
+
+def _passes_through(op: RpegOp) -> bool:
+    """A verifier's scores are no model's."""
+    return isinstance(op, PASSES_THROUGH) and model_of(op) is not None
 
 
 def _same(one: RecordAttr, other: RecordAttr) -> bool:
@@ -142,7 +147,7 @@ def _same(one: RecordAttr, other: RecordAttr) -> bool:
 
 def _bound_refusal(op: RpegOp, mb: RecordAttr, stages: Sequence[RpegOp]) -> str | None:
     """Micro-batches are a model's, and of passes through it."""
-    if not isinstance(op, PASSES_THROUGH):
+    if not _passes_through(op):
         return f"{shown(mb)}: `{stage_name(op)}` has no micro-batches: leave it out"
     model = model_of(op)
     theirs = bound_of(model or "", stages)

@@ -4,11 +4,11 @@ Imports torch, but neither Megatron-Core nor transformers before a model is made
 """
 
 from rpeg.runtime.buffer import TrajectoryBuffer
-from rpeg.runtime.data import DemoData, PromptData
+from rpeg.runtime.data import DemoData, PairData, PromptData
 from rpeg.runtime.engine.embedded import EmbeddedEngine
 from rpeg.runtime.engine.weights import LatestWeights
 from rpeg.runtime.errors import RuntimeFailure
-from rpeg.runtime.evaluate import evaluate, evaluate_loss
+from rpeg.runtime.evaluate import evaluate, evaluate_loss, evaluate_pairs
 from rpeg.runtime.fields import (
     gae,
     group_advantage,
@@ -30,10 +30,12 @@ from rpeg.runtime.terms import (
     cispo,
     cross_entropy,
     distill,
+    dpo,
     entropy_bonus,
     kl_loss,
     policy_gradient,
     ppo_clip,
+    reward_loss,
     value_loss,
 )
 from rpeg.runtime.together import forward
@@ -51,6 +53,7 @@ __all__ = [
     "LatestWeights",
     "Layout",
     "MicroBatch",
+    "PairData",
     "PromptData",
     "Run",
     "RuntimeFailure",
@@ -61,9 +64,11 @@ __all__ = [
     "cispo",
     "cross_entropy",
     "distill",
+    "dpo",
     "entropy_bonus",
     "evaluate",
     "evaluate_loss",
+    "evaluate_pairs",
     "forward",
     "gae",
     "group_advantage",
@@ -74,6 +79,7 @@ __all__ = [
     "ppo_clip",
     "remax_advantage",
     "returns",
+    "reward_loss",
     "share_tokenizer",
     "start",
     "sum_tokens",

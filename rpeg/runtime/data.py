@@ -7,6 +7,8 @@ another data-parallel width sees the same batches.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 
 from rpeg.runtime.errors import CheckpointFailure, DataFailure, LayoutFailure
 from rpeg.runtime.sources import open_rows
-from rpeg.runtime.trajectories import Demos, Prompts, Row
+from rpeg.runtime.trajectories import Demos, Pairs, Prompts, Row
 
 if TYPE_CHECKING:
     from rpeg.runtime.interfaces import Host
@@ -25,9 +27,7 @@ _SEED_BITS = (1 << 64) - 1
 
 
 class _Data:
-    """What prompts and demonstrations have in common: rows, order, cursor."""
-
-    needs_completion = False
+    """What prompts, demonstrations and pairs have in common: rows, order, cursor."""
 
     def __init__(
         self,
@@ -52,12 +52,7 @@ class _Data:
         return len(self._rows)
 
     def _check_rows(self) -> None:
-        for k in range(len(self) if self.needs_completion else 0):
-            row = self._rows[k]
-            if row.completion is None:
-                raise DataFailure(
-                    f"{row.place}: no `completion`, but `{self.name}` holds demonstrations"
-                )
+        """Raises DataFailure for the first row that lacks something."""
 
     def _next(self, size: int, order: str, seed: int) -> tuple[tuple[Row, ...], torch.Tensor]:
         index, width = self.run.data_parallel
@@ -130,7 +125,13 @@ class PromptData(_Data):
 class DemoData(_Data):
     """Demonstrations to imitate. Raises DataFailure if a row has no completion."""
 
-    needs_completion = True
+    def _check_rows(self) -> None:
+        for k in range(len(self)):
+            row = self._rows[k]
+            if row.completion is None:
+                raise DataFailure(
+                    f"{row.place}: no `completion`, but `{self.name}` holds demonstrations"
+                )
 
     def batch(self, *, size: int, order: str = "shuffle", seed: int = 0) -> Demos:
         """This process's share of the next `size` demonstrations of the world, as in PromptData."""
@@ -140,6 +141,42 @@ class DemoData(_Data):
         """As `PromptData.all`."""
         indices, count = self._share_of_all(limit)
         return Demos(tuple(self._rows[i] for i in indices), torch.tensor(indices)), count
+
+
+class PairData(_Data):
+    """Preferences: prompts with a `chosen` and a `rejected` response, both texts.
+
+    Raises DataFailure if a row lacks one of them.
+    """
+
+    def _check_rows(self) -> None:
+        for k in range(len(self)):
+            _both(self._rows[k], self.name)
+
+    def batch(self, *, size: int, order: str = "shuffle", seed: int = 0) -> Pairs:
+        """This process's share of the next `size` pairs of the world, as in PromptData."""
+        return self._pairs(*self._next(size, order, seed))
+
+    def all(self, limit: int | None) -> tuple[Pairs, int]:
+        """As `PromptData.all`; how many pairs count."""
+        indices, count = self._share_of_all(limit)
+        return self._pairs([self._rows[i] for i in indices], torch.tensor(indices)), count
+
+    def _pairs(self, rows: Sequence[Row], ordinals: torch.Tensor) -> Pairs:
+        both = (replace(row, completion=text) for row in rows for text in _both(row, self.name))
+        return Pairs(tuple(both), ordinals.repeat_interleave(2))
+
+
+def _both(row: Row, data: str) -> tuple[str, str]:
+    """(chosen, rejected) responses of a row."""
+    fields = row.metadata or {}
+    for name in ("chosen", "rejected"):
+        if name not in fields:
+            raise DataFailure(f"{row.place}: no field `{name}`, but `{data}` holds pairs")
+        if not isinstance(fields[name], str):
+            found = type(fields[name]).__name__
+            raise DataFailure(f"{row.place}: `{name}` must be a text, not {found}")
+    return str(fields["chosen"]), str(fields["rejected"])
 
 
 @lru_cache(maxsize=8)

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from rpeg.runtime import world
-from rpeg.runtime.data import DemoData, PromptData
+from rpeg.runtime import losses, world
+from rpeg.runtime.data import DemoData, PairData, PromptData
 from rpeg.runtime.interfaces import Engine, Host
-from rpeg.runtime.trajectories import Demos, Prompts, Trajectories
+from rpeg.runtime.trajectories import Demos, Pairs, Prompts, Trajectories
 from rpeg.runtime.verifiers import Verifier
 
 CHUNK = 256
@@ -21,8 +21,16 @@ CHUNK = 256
 class DemoScorer(Protocol):
     """A model that can be tested on demonstrations."""
 
-    def demo_nll(self, demos: Demos) -> tuple[Tensor, Tensor]:
+    def demo_nll(self, demos: Demos | Pairs) -> tuple[Tensor, Tensor]:
         """([rows] summed negative log-likelihood in nats, [rows] completion tokens)."""
+        ...
+
+
+class PairScorer(DemoScorer, Protocol):
+    """A model that can be tested on pairs."""
+
+    def pair_scores(self, pairs: Pairs) -> Tensor:
+        """[2 pairs] scores of chosen and rejected responses, side by side."""
         ...
 
 
@@ -84,6 +92,40 @@ def evaluate_loss(
             kept = max(0, counted - first)
             total += _sum_and_count(nll[:kept], tokens[:kept])
     return _log_mean(demos.run, name, total)
+
+
+def evaluate_pairs(
+    model: PairScorer,
+    pairs: PairData,
+    *,
+    name: str,
+    limit: int | None = None,
+    reference: DemoScorer | None = None,
+    beta: float = 1.0,
+) -> float:
+    """Mean loss a pair of a reward model, or of a policy against its reference: DPO's. Logged as
+    `eval/<name>`, and as `eval/<name>_accuracy` how often the chosen response is ahead. Collective.
+    """
+    everything, counted = pairs.all(limit)
+    loss, right = torch.zeros(2, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
+    with pairs.run.clock.stage(f"eval_{name}"):
+        for first in range(0, len(everything.rows), CHUNK):
+            part = slice(first, first + CHUNK)
+            few = Pairs(everything.rows[part], everything.ordinals[part])
+            scores = _scores(model, few, reference, beta)
+            kept = max(0, counted - first // 2)
+            each, ahead = losses.reward_model(scores)[:kept], losses.margin(scores)[:kept] > 0
+            loss += _sum_and_count(each, torch.ones_like(each))
+            right += _sum_and_count(ahead, torch.ones_like(each))
+    _log_mean(pairs.run, f"{name}_accuracy", right)
+    return _log_mean(pairs.run, name, loss)
+
+
+def _scores(model: PairScorer, pairs: Pairs, reference: DemoScorer | None, beta: float) -> Tensor:
+    """[2 pairs] a reward model's scores, or a policy's implicit rewards."""
+    if reference is None:
+        return model.pair_scores(pairs)
+    return beta * (reference.demo_nll(pairs)[0] - model.demo_nll(pairs)[0])
 
 
 def _sum_and_count(values: Tensor, counts: Tensor) -> Tensor:

@@ -66,6 +66,10 @@ class MicroBatch:
     seqs: int | None = None
     """Sequences."""
 
+    def of_units(self, rows: int) -> MicroBatch:
+        """The bound on how many units of so many sequences it holds: at least one."""
+        return MicroBatch(self.tokens, None if self.seqs is None else max(1, self.seqs // rows))
+
 
 @dataclass(frozen=True)
 class AdamW:

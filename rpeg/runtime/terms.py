@@ -15,7 +15,7 @@ from rpeg.runtime import losses
 from rpeg.runtime.losses.distill import Divergence
 from rpeg.runtime.losses.kl import Estimator
 from rpeg.runtime.losses.policy import Ratio
-from rpeg.runtime.trajectories import Demos, Trajectories
+from rpeg.runtime.trajectories import Batch, Demos, Pairs, Trajectories
 
 Fields = Mapping[str, Tensor]
 """Per-token [samples, tokens] and per-response [samples] fields by name."""
@@ -31,7 +31,7 @@ class Outputs:
     entropy: Tensor
     """Of the next-token distribution."""
     values: Tensor
-    """A critic's values; empty for a policy."""
+    """A critic's values, or the scores of a reward model, each where it is; empty for a policy."""
 
     @property
     def said(self) -> Tensor:
@@ -44,12 +44,12 @@ class LossTerm:
     """One summand of a loss."""
 
     name: str
-    batch: Trajectories | Demos
+    batch: Batch
     loss: Callable[[Outputs, Fields], Tensor]
-    """Per-token loss [batch, tokens], zero outside the mask."""
+    """Per-token loss [batch, tokens], zero outside the mask; of pairs [batch / 2]."""
     fields: Fields = field(default_factory=dict)
     stats: Callable[[Outputs, Fields], dict[str, Tensor]] = lambda out, fields: {}
-    """Per-token statistics, reported as means over the trained tokens."""
+    """Statistics of the loss's shape, reported as means over the trained tokens or pairs."""
     scaled_by: str | None = None
     """Field that multiplies the loss, or None: where it is zero, so are loss and gradient."""
 
@@ -205,6 +205,40 @@ def cross_entropy(examples: Demos, *, coef: float = 1.0) -> LossTerm:
         return losses.cross_entropy(out.logprob, out.mask, coef=coef)
 
     return LossTerm("cross_entropy", examples, loss)
+
+
+def dpo(pairs: Pairs, reference: Tensor, *, beta: float, label_smoothing: float = 0.0) -> LossTerm:
+    """See `losses.dpo`. Reports the implicit rewards, their margin and how often it is right."""
+
+    def loss(out: Outputs, f: Fields) -> Tensor:
+        return losses.dpo(
+            out.logprob, f["reference"], out.mask, beta=beta, label_smoothing=label_smoothing
+        )
+
+    def stats(out: Outputs, f: Fields) -> dict[str, Tensor]:
+        rewards = losses.implicit_rewards(out.logprob, f["reference"], out.mask, beta=beta)
+        chosen, rejected = losses.pairs(rewards)
+        return {"dpo/chosen": chosen, "dpo/rejected": rejected, **_ranking("dpo/", rewards)}
+
+    return LossTerm("dpo", pairs, loss, {"reference": reference}, stats)
+
+
+def reward_loss(pairs: Pairs, *, margin: float = 0.0) -> LossTerm:
+    """See `losses.reward_model`. Reports how far and how often the chosen response is ahead."""
+
+    def loss(out: Outputs, f: Fields) -> Tensor:
+        return losses.reward_model(out.values.sum(dim=1), margin=margin)
+
+    def stats(out: Outputs, f: Fields) -> dict[str, Tensor]:
+        return _ranking("", out.values.sum(dim=1))
+
+    return LossTerm("reward_loss", pairs, loss, stats=stats)
+
+
+def _ranking(prefix: str, scores: Tensor) -> dict[str, Tensor]:
+    """How far and how often the chosen response is ahead, [pairs], from scores [2 pairs]."""
+    margin = losses.margin(scores)
+    return {f"{prefix}margin": margin, f"{prefix}accuracy": (margin > 0).float()}
 
 
 def _policy_fields(

@@ -10,7 +10,7 @@ from torch import Tensor
 from rpeg.runtime.batches.examples import Examples, ModelInputs
 from rpeg.runtime.groups import device
 from rpeg.runtime.trainer import Model
-from rpeg.runtime.trajectories import Trajectories
+from rpeg.runtime.trajectories import Pairs, Trajectories
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,11 @@ class SharedExamples(Examples):
     _made: dict[tuple[tuple[int, ...], int], ModelInputs] = field(default_factory=dict)
 
     @staticmethod
-    def of_trajectories(y: Trajectories, model: Model) -> SharedExamples:
+    def of_batch(y: Trajectories | Pairs, model: Model) -> SharedExamples:
         """Those of `Examples.of`."""
-        examples = Examples.of(y, model.tokenizer)
+        found = Examples.of(y, model.tokenizer)
         return SharedExamples(
-            examples.prompt_ids, examples.tokens, examples.mask, examples.temperature
+            found.prompt_ids, found.tokens, found.mask, found.temperature, found.together
         )
 
     def inputs(self, rows: Sequence[int], multiple: int = 1) -> ModelInputs:
@@ -37,11 +37,11 @@ class SharedExamples(Examples):
         return self._made[key]
 
 
-def forward(y: Trajectories, /, *models: Model) -> tuple[Tensor, ...]:
+def forward(y: Trajectories | Pairs, /, *models: Model) -> tuple[Tensor, ...]:
     """For each model [samples, max_tokens], what its `logprob(y)` gives, or a critic's `values(y)`:
     the same numbers.
 
     Collective over the processes of each model, in order.
     """
-    examples = SharedExamples.of_trajectories(y, models[0])
+    examples = SharedExamples.of_batch(y, models[0])
     return tuple(model.forward(examples) for model in models)

@@ -10,26 +10,27 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from rpeg.runtime.batches.batching import microbatches, minibatches
+from rpeg.runtime.batches.batching import microbatches, minibatches, together
 from rpeg.runtime.batches.examples import Examples, ModelInputs
+from rpeg.runtime.batches.spelling import spelled
 from rpeg.runtime.errors import ModelFailure
 from rpeg.runtime.groups import Groups
 from rpeg.runtime.interfaces import NamedTensors
 from rpeg.runtime.layout import AdamW, Layout, MicroBatch
-from rpeg.runtime.losses import Aggregation, Totals, token_weights
+from rpeg.runtime.losses import Aggregation, Totals, loss_weights
 from rpeg.runtime.models.model_source import ModelSource, open_source
 from rpeg.runtime.models.shape import ModelShape
 from rpeg.runtime.models.tokenizer import Tokenizer
 from rpeg.runtime.schedule import learning_rate
 from rpeg.runtime.state.ledger import consumed
 from rpeg.runtime.terms import LossTerm, Outputs
-from rpeg.runtime.trajectories import Demos, Trajectories
+from rpeg.runtime.trajectories import Demos, Pairs, Trajectories
 
 if TYPE_CHECKING:
     from rpeg.runtime.run import Run
 
 
-PASSES = {"policy": "logprob", "value": "values"}
+PASSES = {"policy": "logprob", "value": "values", "reward": "score", "process_reward": "score"}
 """What a model's forward pass over trajectories is, by its role."""
 
 WHOLE = MicroBatch()
@@ -49,7 +50,9 @@ class InitialWeights:
 
 
 class Model:
-    """A model that answers log-probs; the common part of trained and frozen ones."""
+    """A model that answers log-probs, values or scores; the common part of trained and frozen
+    ones.
+    """
 
     def __init__(
         self,
@@ -70,15 +73,19 @@ class Model:
         self.groups = groups
         self.micro_batch = micro_batch
         if role not in PASSES:
-            known = " and ".join(PASSES)
-            raise ModelFailure(f"`{name}`: {role} models can't run yet, only {known}")
+            raise ModelFailure(f"`{name}`: {role} models can't run yet, only {', '.join(PASSES)}")
         self.source = self._open(source)
+        if role == "policy" and self.source.shape.critic:
+            raise ModelFailure(
+                f"`{name}`: {self.source.folder} holds a model that scores, and a policy needs one "
+                "that predicts tokens: name the model that it was trained from"
+            )
         self.tokenizer: Tokenizer = self.source.tokenizer
         """Its tokenizer."""
         self.replica = Replica(self.source, groups, dtype)
 
     def _open(self, source: str | InitialWeights) -> ModelSource:
-        critic = self.role == "value"
+        critic = self.role != "policy"
         if isinstance(source, InitialWeights):
             return ModelSource(source.source.folder, self.run.seed, critic=critic)
         return open_source(self.run.resolve(source), source, self.run.seed, critic=critic)
@@ -97,9 +104,9 @@ class Model:
         """The current weights, whole, under Hugging Face names. Collective over tp and pp."""
         return self.replica.named_tensors()
 
-    def logprob(self, y: Trajectories) -> Tensor:
+    def logprob(self, y: Trajectories | Pairs) -> Tensor:
         """[samples, max_tokens] log-probs of y's tokens under the current weights, zero outside
-        the mask.
+        the mask; a pair is two samples.
         """
         self._require("policy", "log-probs")
         return self.forward(Examples.of(y, self.tokenizer))
@@ -116,7 +123,38 @@ class Model:
         self.run.oracle.computed(self, found)
         return found
 
-    def demo_nll(self, demos: Demos) -> tuple[Tensor, Tensor]:
+    def score(self, y: Trajectories) -> Tensor:
+        """[samples] a reward model's scores of y's responses."""
+        self._require("reward", "scores of responses")
+        with self.run.clock.stage(f"score_{self.name}"):
+            scores = self._scores(spelled(y, self.tokenizer))
+        self.run.oracle.computed(self, scores.unsqueeze(1))
+        return scores
+
+    def token_scores(self, y: Trajectories) -> Tensor:
+        """[samples, max_tokens] a process-reward model's scores of y's tokens, zero outside the
+        mask. Raises ModelFailure if it has another tokenizer than y.
+        """
+        self._require("process_reward", "scores of tokens")
+        if spelled(y, self.tokenizer) is not y:
+            raise ModelFailure(
+                f"`{self.name}` scores tokens, and has another tokenizer than the policy: use a "
+                "reward model, which scores texts"
+            )
+        with self.run.clock.stage(f"score_{self.name}"):
+            scores = self._per_token(Examples.of(y, self.tokenizer).behind(whole=False))[:, 1:]
+        self.run.oracle.computed(self, scores)
+        return scores
+
+    def pair_scores(self, pairs: Pairs) -> Tensor:
+        """[2 pairs] a reward model's scores of chosen and rejected responses, side by side."""
+        self._require("reward", "scores of responses")
+        return self._scores(pairs)
+
+    def _scores(self, batch: Trajectories | Pairs) -> Tensor:
+        return self._per_token(Examples.of(batch, self.tokenizer).behind(whole=True)).sum(dim=1)
+
+    def demo_nll(self, demos: Demos | Pairs) -> tuple[Tensor, Tensor]:
         """([rows] summed negative log-likelihood in nats, [rows] completion tokens)."""
         examples = Examples.of(demos, self.tokenizer)
         return -self._per_token(examples).sum(dim=1), examples.mask.sum(dim=1)
@@ -131,11 +169,14 @@ class Model:
 
     def _microbatches(self, examples: Examples, rows: Tensor) -> list[list[int]]:
         """Without rows, this process idles along with those that have some."""
-        return microbatches(rows, examples.lengths, self.micro_batch, self.replica.rounds)
+        bound, rounds = self.micro_batch, self.replica.rounds
+        return microbatches(rows, examples.lengths, bound, rounds, examples.together)
 
 
 class FrozenModel(Model):
-    """A model that is never trained: a reference or a teacher. It has no gradients to keep."""
+    """A model that is never trained: a reference, a teacher, a reward model. It keeps no
+    gradients.
+    """
 
 
 class Trainer(Model):
@@ -208,9 +249,11 @@ class Trainer(Model):
                     minibatches=minibatches,
                 )
             )
+            if self.role == "reward":
+                examples = examples.behind(whole=True)
             for epoch in range(epochs):
                 seeds = (self.run.seed, seed, self.updates, epoch)
-                steps = self._minibatches(len(examples), minibatches, shuffle, seeds)
+                steps = self._minibatches(examples, minibatches, shuffle, seeds)
                 for rows, totals in zip(steps, self._totals(examples, steps), strict=True):
                     share = 1.0 / (epochs * minibatches)
                     weighing = _Weighing(agg, totals)
@@ -218,12 +261,13 @@ class Trainer(Model):
             self.updates += 1
 
     def _minibatches(
-        self, samples: int, count: int, shuffle: bool, seeds: Sequence[int]
+        self, examples: Examples, count: int, shuffle: bool, seeds: Sequence[int]
     ) -> list[Tensor]:
         shares = torch.zeros(self.groups.dp_size, dtype=torch.long)
-        shares[self.groups.dp_rank] = samples
+        shares[self.groups.dp_rank] = len(examples) // examples.together
         sizes = self.groups.sum_over_data(shares).tolist()
-        return minibatches(sizes, self.groups.dp_rank, count, shuffle=shuffle, seeds=seeds)
+        parts = minibatches(sizes, self.groups.dp_rank, count, shuffle=shuffle, seeds=seeds)
+        return [together(part, examples.together) for part in parts]
 
     def _totals(self, examples: Examples, steps: list[Tensor]) -> list[Totals]:
         """What each minibatch trains on, over all processes."""
@@ -246,9 +290,9 @@ class Trainer(Model):
 
         def loss(logits: Tensor, inputs: ModelInputs, micro: list[int]) -> Any:
             out = self.replica.outputs(logits, inputs, temperature)
-            self.run.oracle.trained(self, examples, micro, out.said)
+            self.run.oracle.trained(self, examples, micro, out.said[:, examples.lead :])
             weights = weighing.weights(inputs.mask, idle=not micro)
-            return _loss_and_report(out, terms, micro or [0], weights)
+            return _loss_and_report(out, terms, micro or examples.idle, weights)
 
         self._optimizer.zero_grad()
         reports = self.replica.run(examples, self._microbatches(examples, rows), loss)
@@ -263,7 +307,7 @@ class Trainer(Model):
     def _report(self, report: _Report, share: float) -> None:
         self._log("loss", report.loss * share, how="sum")
         for name, value in report.means.items():
-            self._log(name, value, report.tokens)
+            self._log(name, value, report.count)
 
     def _log(self, name: str, value: float, weight: float = 1.0, how: Any = "mean") -> None:
         prefix = "" if self.role == "policy" else f"{self.name}/"
@@ -295,18 +339,15 @@ class Trainer(Model):
 
 @dataclass(frozen=True)
 class _Weighing:
-    """From per-token losses of a micro-batch to its part of the minibatch's loss."""
+    """From the losses of a micro-batch to its part of the minibatch's loss."""
 
     agg: Aggregation
     totals: Totals
 
     def weights(self, mask: Tensor, *, idle: bool) -> Tensor:
-        """[batch, tokens]; an idle micro-batch takes part with weights of zero."""
-        return (
-            torch.zeros_like(mask, dtype=torch.float32)
-            if idle
-            else token_weights(mask, self.agg, self.totals)
-        )
+        """[batch, tokens] or [pairs]; an idle micro-batch takes part with weights of zero."""
+        weights = loss_weights(mask, self.agg, self.totals)
+        return torch.zeros_like(weights) if idle else weights
 
 
 @dataclass(frozen=True)
@@ -314,25 +355,26 @@ class _Report:
     """What one micro-batch adds to the step's metrics."""
 
     loss: float
-    tokens: int
+    count: int
+    """Tokens, or pairs, that the means are over."""
     means: dict[str, float]
 
 
 def _loss_and_report(
     out: Outputs, terms: Sequence[LossTerm], rows: list[int], weights: Tensor
 ) -> tuple[Tensor, _Report]:
-    device, width = weights.device, weights.shape[1]
+    device, width = weights.device, out.mask.shape[1]
     loss = weights.new_zeros(())
-    stats = {"entropy": out.entropy} if out.entropy.numel() else {}
+    stats = {"entropy": out.entropy} if out.entropy.shape == weights.shape else {}
     for term in terms:
         fields = {name: f.to(device) for name, f in term.rows(rows, width).items()}
         loss = loss + (weights * term.loss(out, fields)).sum()
         with torch.no_grad():
             stats |= term.stats(out, fields)
     trained = weights > 0
-    tokens = int(trained.sum())
+    count = int(trained.sum())
     means = {
-        name: float((value.detach() * trained).sum()) / max(tokens, 1)
+        name: float((value.detach() * trained).sum()) / max(count, 1)
         for name, value in stats.items()
     }
-    return loss, _Report(float(loss.detach()), tokens, means)
+    return loss, _Report(float(loss.detach()), count, means)

@@ -1,4 +1,4 @@
-"""What flows between the stages of one step: prompts, demonstrations and trajectories.
+"""What flows between the stages of one step: prompts, demonstrations, pairs and trajectories.
 
 Every process holds its own share: with data-parallel width d, process r holds rows
 [r*B/d, (r+1)*B/d) of the global batch, whole groups only. Fields of a batch are plain tensors
@@ -45,6 +45,16 @@ class Demos:
     rows: tuple[Row, ...]
     ordinals: Tensor
     """[rows] int64, as in `Prompts`."""
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """This process's share of a batch of preferences: two demonstrations a pair."""
+
+    rows: tuple[Row, ...]
+    """[2 pairs]: row 2k has the chosen completion of pair k, row 2k + 1 the rejected one."""
+    ordinals: Tensor
+    """[2 pairs] int64, as in `Prompts`: both rows of a pair have one."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +110,10 @@ class Trajectories:
             n=self.n,
             temperature=self.temperature,
         )
+
+
+Batch = Trajectories | Demos | Pairs
+"""What a model is trained on."""
 
 
 def sample_ids(y: Trajectories) -> list[tuple[int, int]]:

@@ -24,17 +24,26 @@ GIVEN = {
     "v": "v = values(critic@i, y)",
     "b": "b = batch(rows, size=4)",
     "r0": "r0 = score(correct, y0)",
+    "p": "p = batch(preferences, size=4)",
+    "lp_p": "lp_p = logprob(ref, p)",
     "r": "r = score(correct, y)",
 }
-CRITIC = 'model critic = value("tiny", optim=adamw(lr=1e-3))'
+# By name of a loss that trains another model than the actor: that model.
+OTHERS = {
+    "vl": ("critic", 'model critic = value("tiny", optim=adamw(lr=1e-3))'),
+    "rl": ("rm", 'model rm = reward("tiny", optim=adamw(lr=1e-3))'),
+}
+ACTOR = 'policy("tiny", optim=adamw(lr=1e-3))'
+FROZEN = 'policy("tiny")'
 PROGRAM = """rpeg 0.1
 pipeline p {{
-  model actor = policy("tiny", optim=adamw(lr=1e-3))
-  {critic}
+  model actor = {actor}
+  {more}
   model ref = policy(actor@0)
   model teacher = policy("other")
   data train = prompts("train.jsonl")
   data rows = demos("rows.jsonl")
+  data preferences = pairs("preferences.jsonl")
   verifier correct = outcome("rule:exact_match")
   step i < 10 {{
     {lines}
@@ -65,13 +74,17 @@ def program(advantage: str, loss: str, aggregation: str) -> str:
         sampled = ["q = batch(train, size=4)", "y, lp = generate(actor@i, q, n=4, max_tokens=8)"]
         start = [*sampled, *(greedy if "r0" in words else []), *start]
     losses = [line.split(" = ")[0] for line in CODE.findall(loss)]
-    of_actor = ", ".join(name for name in losses if name != "vl")
     agg = CODE.findall(aggregation)[0]
-    updates = [f"actor@i+1 = update(actor@i, {of_actor}, {agg})"]
-    if "vl" in losses:
-        updates.append(f"critic@i+1 = update(critic@i, vl, {agg})")
+    others = {model: [x for x in losses if x == own] for own, (model, _) in OTHERS.items()}
+    trained = {"actor": [x for x in losses if x not in OTHERS], **others}
+    updates = [
+        f"{model}@i+1 = update({model}@i, {', '.join(terms)}, {agg})"
+        for model, terms in trained.items()
+        if terms
+    ]
     body = "\n    ".join([*start, *lines, *updates])
-    return PROGRAM.format(critic=CRITIC if "vl" in losses else "", lines=body)
+    more = "\n  ".join(made for own, (_, made) in OTHERS.items() if own in losses)
+    return PROGRAM.format(actor=ACTOR if trained["actor"] else FROZEN, more=more, lines=body)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -27,6 +27,7 @@ RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}
 SHARED_WITH_INTERP = (
     "advantages",
     "batches.batching",
+    "batches.spelling",
     "data",
     "engine.philox",
     "losses",

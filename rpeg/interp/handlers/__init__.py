@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from xdsl.ir import Operation
 
 from rpeg.interp.frame import Handler
-from rpeg.interp.handlers import effects, losses, regions, rewards, sampling, updates
+from rpeg.interp.handlers import effects, losses, preference, regions, rewards, sampling, updates
 
 HANDLERS: Mapping[type[Operation], Handler] = {
     **sampling.HANDLERS,
     **rewards.HANDLERS,
     **losses.HANDLERS,
+    **preference.HANDLERS,
     **updates.HANDLERS,
     **effects.HANDLERS,
     **regions.HANDLERS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
+from torch import Tensor
 from xdsl.ir import Operation
 
 from rpeg.interp.errors import InterpreterError
@@ -15,7 +16,9 @@ from rpeg.interp.sampler import SamplingSettings, sample
 from rpeg.interp.values import Weights
 from rpeg.ir.naming import name_of
 from rpeg.ir.ops import effects as ops
-from rpeg.runtime.data import DemoData, PromptData
+from rpeg.runtime import losses
+from rpeg.runtime.data import DemoData, PairData, PromptData
+from rpeg.runtime.trajectories import Pairs
 from rpeg.runtime.verifiers import Verifier
 
 
@@ -41,12 +44,30 @@ def evaluate(op: ops.EvalOp, frame: Frame) -> tuple[float]:
 
 @torch.no_grad()
 def evaluate_loss(op: ops.EvalLossOp, frame: Frame) -> tuple[float]:
-    """Mean cross-entropy over the first `limit` rows, in nats a completion token."""
-    weights = frame.read(op.weights, Weights)
+    """Mean cross-entropy over the first `limit` rows, in nats a completion token; of pairs, the
+    mean loss of a reward model or of dpo, and how often the chosen response is ahead.
+    """
+    weights, data = frame.read(op.weights, Weights), frame.value(op.examples)
+    if isinstance(data, PairData):
+        scores = _pair_scores(op, weights, data.all(_limit(op))[0], frame)
+        accuracy = (losses.margin(scores) > 0).double().mean()
+        frame.record.metrics[f"{name_of(op.metric)}_accuracy"] = float(accuracy)
+        return (_report(op, frame, float(losses.reward_model(scores).double().mean())),)
     demos, _ = frame.read(op.examples, DemoData).all(_limit(op))
     rows = Rectangle.of(demos, weights.model.network.tokenizer)
     out = weights.model.outputs(weights.tensors, rows)
     return (_report(op, frame, float(-out.logprob.double().sum() / out.mask.sum())),)
+
+
+def _pair_scores(op: ops.EvalLossOp, weights: Weights, pairs: Pairs, frame: Frame) -> Tensor:
+    """[2 pairs] a reward model's scores, or a policy's implicit rewards."""
+    rows = Rectangle.of(pairs, weights.model.network.tokenizer)
+    out = weights.model.outputs(weights.tensors, rows)
+    if op.reference is None:
+        return out.values.sum(dim=1)
+    reference = frame.read(op.reference, Weights)
+    behind = reference.model.outputs(reference.tensors, rows).logprob
+    return losses.implicit_rewards(out.logprob, behind, out.mask, beta=op.float_of("beta"))
 
 
 def _limit(op: ops.EvalOp | ops.EvalLossOp) -> int | None:

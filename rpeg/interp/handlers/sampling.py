@@ -17,7 +17,8 @@ from rpeg.interp.values import Cursor, OnPolicy, Weights
 from rpeg.ir.naming import name_of
 from rpeg.ir.ops import sampling as ops
 from rpeg.ir.types import TrajectoriesType
-from rpeg.runtime.trajectories import Demos, Prompts, Trajectories
+from rpeg.runtime.batches.spelling import spelled
+from rpeg.runtime.trajectories import Demos, Pairs, Prompts, Trajectories
 from rpeg.runtime.verifiers import Verifier
 
 
@@ -32,7 +33,7 @@ def stale(op: ops.StaleOp, frame: Frame) -> tuple[Weights]:
     return (history[-1 - min(op.int_of("high"), len(history) - 1)],)
 
 
-def batch(op: ops.BatchOp, frame: Frame) -> tuple[Prompts | Demos, Cursor]:
+def batch(op: ops.BatchOp, frame: Frame) -> tuple[Prompts | Demos | Pairs, Cursor]:
     """The next rows, and the cursor behind them."""
     cursor = frame.read(op.source, Cursor)
     cursor.data.load_state_dict({**cursor.data.state_dict(), "cursor": cursor.position})
@@ -71,15 +72,32 @@ def single_turn(op: Operation, turns: int, tools: int) -> None:
 
 
 def score(op: ops.ScoreOp, frame: Frame) -> tuple[Tensor]:
-    """What the oracle says."""
+    """What the oracle says of a verifier; a reward model's own scores, without gradient."""
     scorer = frame.value(op.scorer)
+    if isinstance(scorer, Weights):
+        return (_scores(op, scorer, frame),)
     if not isinstance(scorer, Verifier):
-        raise InterpreterError.at(op, "the reference interpreter scores with verifiers only")
+        raise InterpreterError.at(op, "the reference interpreter has no environments")
     place, y = frame.place(op.reward), frame.read(op.trajectories, Trajectories)
     reward = frame.around.oracle.score(place, scorer, y)
     frame.record.rewards[place.name] = reward
     frame.record.makers[place.name] = scorer.name
     return (reward,)
+
+
+@torch.no_grad()
+def _scores(op: ops.ScoreOp, scorer: Weights, frame: Frame) -> Tensor:
+    """[samples] of a reward model, [samples, max_tokens] of a process-reward model."""
+    model, y = scorer.model, frame.read(op.trajectories, Trajectories)
+    read = spelled(y, model.network.tokenizer)
+    if model.role == "process_reward" and read is not y:
+        raise InterpreterError.at(op, f"`{model.name}` has another tokenizer than the policy")
+    values = model.outputs(scorer.tensors, Rectangle.of(read, model.network.tokenizer)).values
+    scores = values.sum(dim=1) if model.role == "reward" else values
+    name = name_of(op.reward)
+    frame.record.logprobs[name] = scores.view(len(scores), -1)
+    frame.record.makers[name] = model.name
+    return scores
 
 
 def logprob(op: ops.LogprobOp, frame: Frame) -> tuple[Tensor]:
@@ -109,9 +127,10 @@ def _noted(result: SSAValue, found: Tensor, weights: SSAValue, frame: Frame) -> 
 
 @torch.no_grad()
 def _outputs(weights: SSAValue, trajectories: SSAValue, frame: Frame) -> Outputs:
-    held, y = frame.read(weights, Weights), frame.read(trajectories, Trajectories)
+    held, batch = frame.read(weights, Weights), frame.value(trajectories)
+    assert isinstance(batch, Trajectories | Pairs)
     _share_tokenizer(held, trajectories.type, frame)
-    rows = Rectangle.of(y, held.model.network.tokenizer)
+    rows = Rectangle.of(batch, held.model.network.tokenizer)
     return held.model.outputs(held.tensors, rows)
 
 

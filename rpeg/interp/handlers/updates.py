@@ -16,8 +16,8 @@ from rpeg.interp.optimizer import Session
 from rpeg.interp.rectangle import Rectangle
 from rpeg.interp.values import LossTerm, Model, OptimizerState, Weights
 from rpeg.ir.ops import updates as ops
-from rpeg.runtime.batches.batching import minibatches
-from rpeg.runtime.losses import Aggregation, Totals, adapted_coef, summed_kl, token_weights
+from rpeg.runtime.batches.batching import minibatches, together
+from rpeg.runtime.losses import Aggregation, Totals, adapted_coef, loss_weights, summed_kl
 
 
 def update(op: ops.UpdateOp, frame: Frame) -> tuple[Weights, OptimizerState]:
@@ -32,7 +32,7 @@ def update(op: ops.UpdateOp, frame: Frame) -> tuple[Weights, OptimizerState]:
     cut = partial(frame.microbatches, op, rows)
     training = Training(old.model, session, terms, rows, _aggregation(op), lr, cut)
     for epoch in range(op.int_of("epochs")):
-        for chosen in _minibatches(op, frame, old, len(rows.ids), epoch):
+        for chosen in _minibatches(op, frame, old, rows, epoch):
             training.step(chosen)
     training.report(frame)
     return (
@@ -75,7 +75,7 @@ class Training:
         """What these rows add to the loss of a minibatch; notes it, and what the model says."""
         out = self.model.outputs(self.session.parameters, self.rows.select(rows))
         per_token = torch.stack([term.per_token(out, rows) for term in self.terms]).sum(dim=0)
-        loss = (per_token * token_weights(out.mask, self.agg, totals)).sum()
+        loss = (per_token * loss_weights(out.mask, self.agg, totals)).sum()
         self.losses[-1] += float(loss.detach())
         said.append(out.said.detach())
         return loss
@@ -96,11 +96,13 @@ class Training:
 
 
 def _minibatches(
-    op: ops.UpdateOp, frame: Frame, old: Weights, samples: int, epoch: int
+    op: ops.UpdateOp, frame: Frame, old: Weights, rows: Rectangle, epoch: int
 ) -> list[Tensor]:
     seeds = (frame.around.seed, op.int_of("seed"), old.version, epoch)
     shuffle, count = bool(op.value("shuffle")), op.int_of("minibatches")
-    return minibatches([samples], 0, count, shuffle=shuffle, seeds=seeds)
+    units = [len(rows.ids) // rows.together]
+    parts = minibatches(units, 0, count, shuffle=shuffle, seeds=seeds)
+    return [together(part, rows.together) for part in parts]
 
 
 def _aggregation(op: ops.UpdateOp) -> Aggregation:

@@ -319,6 +319,7 @@ class DataOp(DeclareOp):
     FORMS: ClassVar[Mapping[str, Form]] = {
         "prompts": Form("prompts, with what their verifier needs", ("split", "seed", "limit")),
         "demos": Form("prompts with completions to imitate", ("split", "seed", "limit")),
+        "pairs": Form("prompts with a chosen and a rejected response", ("split", "seed", "limit")),
     }
     split = maybe(TEXT)
     seed = setting(INT, 0)

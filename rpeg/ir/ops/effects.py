@@ -6,12 +6,14 @@ from typing import ClassVar
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition
 
-from rpeg.ir.base import RpegOp, gives, many, maybe, operand, required, setting
+from rpeg.ir import violations
+from rpeg.ir.base import RpegOp, gives, many, maybe, operand, optional, required, setting
+from rpeg.ir.naming import shown
 from rpeg.ir.ops.sampling import LANGUAGE_MODEL
 from rpeg.ir.ops.updates import TRAINABLE
 from rpeg.ir.settings import FLOAT, INT, TEXT
 from rpeg.ir.signature import Scope
-from rpeg.ir.types import MetricType
+from rpeg.ir.types import DataType, MetricType, WeightsType
 from rpeg.ir.violations import Violation
 
 
@@ -42,20 +44,47 @@ class EvalOp(RpegOp):
 
 @irdl_op_definition
 class EvalLossOp(RpegOp):
-    """The mean supervised loss of a model on a whole set of demonstrations."""
+    """The mean supervised loss of a policy on a whole set of demonstrations; on one of pairs the
+    loss of a reward model, or dpo's with a reference and beta, and how often it ranks them right.
+    """
 
     name = "rpeg.eval_loss"
     SURFACE: ClassVar[str] = "eval_loss"
     SCOPE: ClassVar[Scope] = "step"
     PLACED: ClassVar[bool] = True
     READS_NEXT: ClassVar[bool] = True
-    weights = operand(LANGUAGE_MODEL)
-    examples = operand("data.demos")
+    weights = operand(f"{LANGUAGE_MODEL} | model.reward")
+    examples = operand("data.demos | data.pairs")
+    reference = optional("model.policy")
+    beta = maybe(FLOAT, least=0.0)
     limit = maybe(INT, least=1)
     metric = gives("metric")
 
     def infer(self) -> Sequence[Attribute]:
         return [MetricType()]
+
+    def rules(self) -> Iterator[Violation]:
+        model, data = self.weights.type, self.examples.type
+        assert isinstance(model, WeightsType) and isinstance(data, DataType)
+        if model.what == "reward" and data.what != "pairs":
+            yield Violation(
+                "eval-operands",
+                f"`{model.owner}` is a reward model, whose loss is on pairs; "
+                f"`{data.symbol}` holds {data.what}",
+                violations.operand(1),
+            )
+            return
+        compared = data.what == "pairs" and model.what != "reward"
+        for name, given in (("reference", self.reference), ("beta", self.beta)):
+            if compared and given is None:
+                yield Violation(
+                    "eval-operands",
+                    "the loss of a policy on pairs is dpo's: write "
+                    f"eval_loss({shown(self.weights)}, {data.symbol}, ref, beta=0.1)",
+                )
+                return
+            if given is not None and not compared:
+                yield Violation("eval-operands", f"`{name}` is for a policy on pairs: remove it")
 
 
 @irdl_op_definition

@@ -28,6 +28,8 @@ class LossOp(RpegOp):
 
     ANCHORED: ClassVar[bool] = True
     """Safe for more than one optimizer step in an update."""
+    TRAINS: ClassVar[tuple[str, ...]] = ("policy", "actor_critic")
+    """The kinds of models that it can train."""
     traits = traits_def(Pure())
 
     def infer(self) -> Sequence[Attribute]:
@@ -211,6 +213,7 @@ class ValueLossOp(LossOp):
 
     name = "rpeg.loss.value"
     SURFACE: ClassVar[str] = "value_loss"
+    TRAINS: ClassVar[tuple[str, ...]] = ("value", "actor_critic")
     trajectories = operand("traj")
     returns = operand("tok.returns")
     old = operand("tok.value")

@@ -1,6 +1,6 @@
 """Operations that read data, weights and trajectories: batch, generate, score, logprob, values."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import FloatAttr, SymbolRefAttr
@@ -24,6 +24,7 @@ from rpeg.ir.base import (
     required,
     setting,
 )
+from rpeg.ir.batch_types import DemosType, PairsType, PromptsType
 from rpeg.ir.declared import declaration
 from rpeg.ir.model_rules import same_tokens
 from rpeg.ir.naming import name_of
@@ -36,9 +37,7 @@ from rpeg.ir.staleness import WORDS, old_spans_violations
 from rpeg.ir.types import (
     CursorType,
     DataType,
-    DemosType,
     FlowType,
-    PromptsType,
     ResponseFieldType,
     StateType,
     TokenFieldType,
@@ -52,6 +51,12 @@ from rpeg.ir.types import (
 from rpeg.ir.violations import Violation
 
 LANGUAGE_MODEL = "model.policy | model.actor_critic"
+BATCHES: Mapping[str, type[PromptsType | DemosType | PairsType]] = {
+    "prompts": PromptsType,
+    "demos": DemosType,
+    "pairs": PairsType,
+}
+"""What a batch of each kind of data is."""
 
 
 @irdl_op_definition
@@ -154,7 +159,7 @@ class BatchOp(RpegOp):
     name = "rpeg.batch"
     SURFACE: ClassVar[str] = "batch"
     SCOPE: ClassVar[Scope] = "batch"
-    source = operand("cursor.prompts | cursor.demos")
+    source = operand("cursor.prompts | cursor.demos | cursor.pairs")
     size = required(INT, least=1)
     order = setting(word("shuffle", "sequential"), "shuffle")
     seed = setting(INT, 0)
@@ -165,8 +170,7 @@ class BatchOp(RpegOp):
     def infer(self) -> Sequence[Attribute]:
         cursor = self.source.type
         assert isinstance(cursor, CursorType)
-        rows = PromptsType if cursor.what == "prompts" else DemosType
-        return [rows(self.int_of("size")), cursor]
+        return [BATCHES[cursor.what](self.int_of("size")), cursor]
 
 
 @irdl_op_definition
@@ -286,14 +290,14 @@ class ScoreOp(RpegOp):
 
 @irdl_op_definition
 class LogprobOp(RpegOp):
-    """Log-probs of every sampled token under a model's weights, at the sampling temperature."""
+    """Log-probs of the tokens of responses under a model's weights, at their temperature."""
 
     name = "rpeg.logprob"
     SURFACE: ClassVar[str] = "logprob"
     PLACED: ClassVar[bool] = True
     LAGGED: ClassVar[Code] = "old-from-lagged-weights"
     weights = operand(LANGUAGE_MODEL)
-    trajectories = operand("traj")
+    trajectories = operand("traj | pairs")
     logprobs = gives("tok.logprob")
     traits = traits_def(Pure())
 

@@ -20,10 +20,12 @@ from rpeg.ir.base import (
     required,
     setting,
 )
+from rpeg.ir.batch_types import PairsType
 from rpeg.ir.declared import declaration, place_in_file
 from rpeg.ir.model_rules import like_trunks
 from rpeg.ir.naming import name_of, trajectories_of
 from rpeg.ir.ops.losses import LossOp
+from rpeg.ir.ops.preference import DpoOp, PairLossOp
 from rpeg.ir.settings import BOOL, FLOAT, INT, word
 from rpeg.ir.signature import Scope
 from rpeg.ir.types import (
@@ -36,9 +38,14 @@ from rpeg.ir.types import (
 )
 from rpeg.ir.violations import Violation
 
-TRAINABLE = "model.policy | model.value | model.actor_critic"
+TRAINABLE = "model.policy | model.value | model.actor_critic | model.reward"
+PAIR_MEAN = "pair_mean"
 AGGREGATIONS = word(
-    "token_mean", "seq_mean_token_mean", "seq_mean_token_sum", records=("constant",)
+    "token_mean",
+    "seq_mean_token_mean",
+    "seq_mean_token_sum",
+    PAIR_MEAN,
+    records=("constant",),
 )
 
 
@@ -89,6 +96,7 @@ class UpdateOp(RpegOp):
         yield from self._optimizer_rule(owner)
         for index, loss in enumerate(self.losses):
             yield from self._loss_rules(owner, index + 2, loss)
+        yield from self._batch_rule()
         yield from self._size_rule()
 
     def _optimizer_rule(self, owner: str) -> Iterator[Violation]:
@@ -108,14 +116,58 @@ class UpdateOp(RpegOp):
                 f"`{name_of(loss)}` is a loss of `{loss.type.owner}`, this update trains `{owner}`",
                 violations.operand(index),
             )
+            return
         maker = loss.owner
-        if self.optimizer_steps > 1 and isinstance(maker, LossOp) and not maker.ANCHORED:
+        if not isinstance(maker, LossOp):
+            return
+        yield from self._role_rules(maker, index)
+        if self.optimizer_steps > 1 and not maker.ANCHORED:
             yield Violation(
                 "unanchored-loss",
                 f"{maker.SURFACE} is right for one optimizer step; this update takes "
                 f"{self.optimizer_steps} (epochs x minibatches): use ppo_clip, or 1",
                 violations.operand(index),
             )
+
+    def _role_rules(self, loss: LossOp, index: int) -> Iterator[Violation]:
+        model = _weights(self.weights)
+        if model.what not in loss.TRAINS:
+            yield Violation(
+                "foreign-loss",
+                f"{loss.SURFACE} trains a {loss.TRAINS[0]} model; `{model.owner}` is a "
+                f"{model.what} model",
+                violations.operand(index),
+            )
+        elif isinstance(loss, DpoOp) and loss.reference_model == model.owner:
+            yield Violation(
+                "own-teacher",
+                f"`{name_of(loss.reference)}` is of `{model.owner}` itself: dpo's reference is a "
+                f"frozen model, such as policy({model.owner}@0)",
+                violations.operand(index),
+            )
+
+    def _batch_rule(self) -> Iterator[Violation]:
+        """The losses are of one batch, and averaged as that batch is counted."""
+        makers = [loss.owner for loss in self.losses if isinstance(loss.owner, LossOp)]
+        for index, maker in enumerate(makers):
+            mine, first = maker.operands[0], makers[0].operands[0]
+            if mine is not first:
+                yield Violation(
+                    "several-batches",
+                    f"`{name_of(self.losses[index])}` is of `{name_of(mine)}`, the losses before "
+                    f"it of `{name_of(first)}`: an update trains on one batch",
+                    violations.operand(index + 2),
+                )
+                return
+        if makers and (isinstance(makers[0], PairLossOp)) != (self.value("agg") == PAIR_MEAN):
+            yield self._wrong_aggregation(makers[0])
+
+    def _wrong_aggregation(self, loss: LossOp) -> Violation:
+        if isinstance(loss, PairLossOp):
+            text = f"{loss.SURFACE} is a loss a pair: write agg={PAIR_MEAN}"
+        else:
+            text = f"{loss.SURFACE} is a loss a token: {PAIR_MEAN} is for losses of pairs"
+        return Violation("pair-aggregation", text, violations.setting("agg"))
 
     def _size_rule(self) -> Iterator[Violation]:
         parts = self.int_of("minibatches")
@@ -135,9 +187,14 @@ def _batch_sizes(losses: Sequence[SSAValue]) -> Iterator[tuple[int, str]]:
         maker = loss.owner
         y = maker.operands[0] if isinstance(maker, LossOp) and maker.operands else None
         whole = trajectories_of(y) if y is not None else None
-        if whole is not None and isinstance(whole.type, TrajectoriesType):
-            prompts, n = whole.type.prompts.data, whole.type.n
-            yield prompts * n, f"{prompts} prompts x {n} = {prompts * n} samples"
+        match whole.type if whole is not None else None:
+            case TrajectoriesType() as held:
+                prompts, n = held.prompts.data, held.n
+                yield prompts * n, f"{prompts} prompts x {n} = {prompts * n} samples"
+            case PairsType() as held:
+                yield held.size.data, f"{held.size.data} pairs"
+            case _:
+                pass
 
 
 def made_once(op: RpegOp, owner: str) -> Iterator[Violation]:

@@ -13,7 +13,7 @@ from rpeg.ir.ops.sampling import GenerateOp
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.reported import reported_rewards
 from rpeg.ir.rrt import EveryOp
-from rpeg.ir.types import CursorType
+from rpeg.ir.types import CursorType, DataType
 from rpeg.passes.programs.handlers import compiles, lower, title
 from rpeg.passes.programs.program import Cannot, Program
 
@@ -57,9 +57,13 @@ def _eval(program: Program, op: RpegOp) -> None:
 
 @compiles(ops.EvalLossOp)
 def _eval_loss(program: Program, op: RpegOp) -> None:
-    things = [program.model(op), program.value(op.operands[1])]
-    made = program.call(op, "evaluate_loss", *things, settings={"name": title(op), **op.properties})
-    program.results(op, made)
+    assert isinstance(op, ops.EvalLossOp) and isinstance(op.examples.type, DataType)
+    callee = "evaluate_pairs" if op.examples.type.what == "pairs" else "evaluate_loss"
+    things = [program.model(op), program.value(op.examples)]
+    reference = op.reference
+    keywords = {} if reference is None else {"reference": program.value(reference)}
+    settings = {"name": title(op), **op.properties}
+    program.results(op, program.call(op, callee, *things, keywords=keywords, settings=settings))
 
 
 @compiles(ops.CheckpointOp)

@@ -5,7 +5,7 @@ from xdsl.ir import SSAValue
 
 from rpeg.ir.base import RpegOp
 from rpeg.ir.naming import trajectories_of
-from rpeg.ir.ops import losses, rewards
+from rpeg.ir.ops import losses, preference, rewards
 from rpeg.ir.types import TrajectoriesType
 from rpeg.passes.programs.handlers import compiles
 from rpeg.passes.programs.program import Program
@@ -18,6 +18,8 @@ from rpeg.passes.programs.program import Program
     losses.ValueLossOp,
     losses.DistillOp,
     losses.CrossEntropyOp,
+    preference.DpoOp,
+    preference.RewardLossOp,
 )
 def _pure(program: Program, op: RpegOp) -> None:
     things = [program.value(v) for v in op.operands]

@@ -1,5 +1,7 @@
 """Reading data, weights and trajectories: batch, generate, score, logprob, values."""
 
+from collections.abc import Sequence
+
 from rpeg.ir.base import RpegOp
 from rpeg.ir.declared import declaration
 from rpeg.ir.ops import fuse
@@ -7,8 +9,8 @@ from rpeg.ir.ops import sampling as ops
 from rpeg.ir.rrt import ConstantOp
 from rpeg.ir.settings import python_value
 from rpeg.ir.staleness import WORDS
-from rpeg.ir.types import CursorType
-from rpeg.passes.programs.handlers import compiles, divides, need, not_yet
+from rpeg.ir.types import CursorType, TokenFieldType, WeightsType
+from rpeg.passes.programs.handlers import compiles, divides, lower, need
 from rpeg.passes.programs.program import Cannot, NotHere, Program, model_name
 
 
@@ -54,8 +56,12 @@ def _stale(program: Program, op: RpegOp) -> None:
 @compiles(ops.ScoreOp)
 def _score(program: Program, op: RpegOp) -> None:
     assert isinstance(op, ops.ScoreOp)
-    scorer, y = program.value(op.scorer), program.value(op.trajectories)
-    program.results(op, program.call(op, "score", y, receiver=scorer))
+    scorer = program.model(op) if isinstance(op.scorer.type, WeightsType) else None
+    y, callee = program.value(op.trajectories), "score"
+    if scorer is not None and isinstance(op.reward.type, TokenFieldType):
+        callee = "token_scores"
+    receiver = scorer or program.value(op.scorer)
+    program.results(op, program.call(op, callee, y, receiver=receiver))
 
 
 @compiles(ops.LogprobOp, ops.ValuesOp)
@@ -67,12 +73,27 @@ def _forward(program: Program, op: RpegOp) -> None:
 @compiles(fuse.FuseOp)
 def _fuse(program: Program, op: RpegOp) -> None:
     assert isinstance(op, fuse.FuseOp)
-    for other in op.passes:
-        if not isinstance(other, ops.LogprobOp | ops.ValuesOp):
-            raise not_yet(other)
-    y = program.value(op.passes[0].operands[1])
-    models = [program.model(each) for each in op.passes]
-    program.results(op, program.call(op, "forward", y, *models))
+    inside = [result for each in op.passes for result in each.results]
+    for result, outer in zip(inside, op.results, strict=True):
+        result.name_hint = outer.name_hint
+    shared = [each for each in op.passes if isinstance(each, ops.LogprobOp | ops.ValuesOp)]
+    if len(shared) > 1:
+        _forward_together(program, op, shared)
+    # A reward model reads the last token too: its inputs are its own.
+    for each in op.passes:
+        if len(shared) < 2 or each not in shared:
+            lower(program, each)
+    program.values.update(
+        (outer, program.value(result)) for result, outer in zip(inside, op.results, strict=True)
+    )
+
+
+def _forward_together(program: Program, op: RpegOp, passes: Sequence[RpegOp]) -> None:
+    y, models = program.value(passes[0].operands[1]), [program.model(each) for each in passes]
+    made = program.call(op, "forward", y, *models)
+    for each, result in zip(passes, made.results, strict=True):
+        program.values[each.results[0]] = result
+        result.name_hint = each.results[0].name_hint
 
 
 @compiles(ops.OnPolicyLogprobOp)

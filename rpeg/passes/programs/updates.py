@@ -3,9 +3,12 @@
 from xdsl.ir import Operation, SSAValue
 
 from rpeg.ir.base import RpegOp
+from rpeg.ir.batch_types import DemosType, PairsType
 from rpeg.ir.ops.movement import PublishOp
 from rpeg.ir.ops.updates import KlControllerOp, UpdateOp
-from rpeg.ir.types import DemosType, TrajectoriesType
+from rpeg.ir.types import (
+    TrajectoriesType,
+)
 from rpeg.passes.programs.functions import groups_of, with_trajectories
 from rpeg.passes.programs.handlers import compiles, divides, need
 from rpeg.passes.programs.program import Program, model_name
@@ -23,11 +26,11 @@ def _update(program: Program, op: RpegOp) -> None:
 
 
 def _samples(loss: SSAValue) -> int:
-    """Samples that a loss trains on."""
+    """Samples, or pairs of them, that a loss trains on."""
     batch = loss.owner.operands[0].type if isinstance(loss.owner, Operation) else None
     if isinstance(batch, TrajectoriesType):
         return batch.prompts.data * batch.n
-    return batch.size.data if isinstance(batch, DemosType) else 0
+    return batch.size.data if isinstance(batch, DemosType | PairsType) else 0
 
 
 @compiles(KlControllerOp)

@@ -39,15 +39,28 @@ def _permutation(total: int, seeds: Sequence[int]) -> Tensor:
     return torch.randperm(total, generator=generator)
 
 
+def together(units: Tensor, rows: int) -> Tensor:
+    """The samples of units [k] that have so many samples each, side by side: [k x rows]."""
+    return (units.unsqueeze(1) * rows + torch.arange(rows)).flatten()
+
+
 def microbatches(
-    rows: Tensor, lengths: Tensor, bound: MicroBatch, rounds: int = 1
+    rows: Tensor, lengths: Tensor, bound: MicroBatch, rounds: int = 1, unit: int = 1
 ) -> list[list[int]]:
     """`rows` [k] in micro-batches of about the same size: as few as stay balanced within `bound`.
 
     `lengths` [samples] are the model inputs of every row. The number of micro-batches is a multiple
     of `rounds`; without a bound it is `rounds`. One is empty where there are not enough rows. The
-    largest come first: if it does not fit into memory, that shows at once.
+    largest come first: if it does not fit into memory, that shows at once. `unit` rows, side by
+    side in the batch, stay in one micro-batch, even past the bound.
     """
+    parts = _units(
+        rows[::unit] // unit, lengths.view(-1, unit).sum(dim=1), bound.of_units(unit), rounds
+    )
+    return [together(torch.tensor(part, dtype=torch.long), unit).tolist() for part in parts]
+
+
+def _units(rows: Tensor, lengths: Tensor, bound: MicroBatch, rounds: int) -> list[list[int]]:
     sizes = {row: int(lengths[row]) for row in rows.tolist()}
     tries = (balanced(sizes, n, bound.seqs) for n in count(_fewest(sizes, bound, rounds), rounds))
     return next(parts for parts in tries if all(_fits(part, sizes, bound) for part in parts))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch import Tensor
 from rpeg.runtime.batches.packing import Packing
 from rpeg.runtime.errors import DataFailure, ModelFailure
 from rpeg.runtime.models.tokenizer import Tokenizer
-from rpeg.runtime.trajectories import Demos, Row, Trajectories
+from rpeg.runtime.trajectories import Batch, Pairs, Row, Trajectories
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,14 @@ class Examples:
     """[samples, tokens] bool."""
     temperature: float
     """The temperature at which log-probs are taken, > 0."""
+    together: int = 1
+    """How many rows, side by side, one loss reads: 2 of pairs. No split parts them."""
+    lead: int = 0
+    """Places before that of the first token: 1 for a model that answers behind tokens."""
 
     @staticmethod
-    def of(batch: Trajectories | Demos, tokenizer: Tokenizer) -> Examples:
-        """The examples of trajectories, or of demonstrations, which are tokenized here.
+    def of(batch: Batch, tokenizer: Tokenizer) -> Examples:
+        """The examples of trajectories, or of demonstrations and pairs, which are tokenized here.
 
         Raises DataFailure for a prompt without tokens or a demonstration without completion.
         """
@@ -68,10 +72,28 @@ class Examples:
         prompts = tuple(tokenizer.encode_prompt(row) for row in batch.rows)
         completions = [_completion(row, tokenizer) for row in batch.rows]
         tokens, mask = pad(completions)
-        return Examples(prompts, tokens, mask, temperature=1.0)
+        together = 2 if isinstance(batch, Pairs) else 1
+        return Examples(prompts, tokens, mask, temperature=1.0, together=together)
 
     def __len__(self) -> int:
         return len(self.prompt_ids)
+
+    def behind(self, *, whole: bool) -> Examples:
+        """The same, for a model that answers behind tokens rather than before them.
+
+        Places are counted from the token that they are behind: that of a response's first token is
+        1. Of a whole response, only the place behind its last token counts.
+        """
+        mask = torch.nn.functional.pad(self.mask, (1, 0))
+        if whole:
+            mask = torch.arange(mask.shape[1]) == self.extents.unsqueeze(1)
+        tokens = torch.nn.functional.pad(self.tokens, (0, 1))
+        return replace(self, tokens=tokens, mask=mask, lead=1)
+
+    @property
+    def idle(self) -> list[int]:
+        """The rows that a micro-batch without any runs along with."""
+        return list(range(self.together))
 
     @property
     def extents(self) -> Tensor:

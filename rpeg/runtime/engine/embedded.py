@@ -27,6 +27,8 @@ class EmbeddedEngine:
     """Samples with whole weights on every process; each data-parallel share its own prompts."""
 
     def __init__(self, run: SeededHost, model: Sampled, *, groups: Groups) -> None:
+        if model.shape.critic:
+            raise GenerationFailure(f"`{model.name}` is a model that scores: it predicts no tokens")
         self.run = run
         self.name = model.name
         """Of the model that it samples from."""

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 Aggregation = str | tuple[str, int]
-"""`token_mean`, `seq_mean_token_mean`, `seq_mean_token_sum`, or `("constant", tokens)`."""
+"""`token_mean`, `seq_mean_token_mean`, `seq_mean_token_sum`, or `("constant", tokens)`; of losses
+of pairs `pair_mean`.
+"""
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,17 @@ class Totals:
     """Unmasked tokens."""
     sequences: int
     """Responses with at least one unmasked token."""
+
+
+def loss_weights(mask: Tensor, agg: Aggregation, totals: Totals) -> Tensor:
+    """What each number of a loss counts: `token_weights`, or of pairs [pairs] 1 / pairs each.
+
+    Raises ValueError for an unknown aggregation.
+    """
+    if agg == "pair_mean":
+        pairs = max(totals.sequences // 2, 1)
+        return torch.full((len(mask) // 2,), 1.0 / pairs, device=mask.device)
+    return token_weights(mask, agg, totals)
 
 
 def token_weights(mask: Tensor, agg: Aggregation, totals: Totals) -> Tensor:
@@ -51,5 +65,5 @@ def token_weights(mask: Tensor, agg: Aggregation, totals: Totals) -> Tensor:
         case _:
             raise ValueError(
                 f"unknown aggregation {agg!r}: use token_mean, seq_mean_token_mean, "
-                "seq_mean_token_sum or ('constant', tokens)"
+                "seq_mean_token_sum or ('constant', tokens), or pair_mean of pairs"
             )

@@ -103,7 +103,7 @@ class Replica:
 
     @torch.no_grad()
     def per_token(self, examples: Examples, microbatches: Sequence[Rows]) -> Tensor:
-        """[samples, tokens] float32 log-probs of the completions, or a critic's values; zero
+        """[samples, tokens] float32 log-probs of the completions, or values or scores; zero
         outside the mask.
         """
         result = torch.zeros(examples.tokens.shape)
@@ -129,15 +129,15 @@ class Replica:
         gives.
 
         Training, `last` answers (loss, report); else anything. Returns the last stage's reports. A
-        micro-batch without rows is idle: it takes part with the inputs of row 0. Chunked stages
-        want `Replica.rounds` micro-batches or a multiple.
+        micro-batch without rows is idle: it takes part with the inputs of `Examples.idle`. Chunked
+        stages want `Replica.rounds` micro-batches or a multiple.
         """
         layout = self.groups.layout
         multiple = layout.tp if layout.sp else 1
 
         def forward_step(batches: Iterator[Rows], model: torch.nn.Module) -> tuple[Tensor, Any]:
             rows = next(batches)
-            inputs = examples.inputs(rows or [0], multiple).to(device())
+            inputs = examples.inputs(rows or examples.idle, multiple).to(device())
             logits = model(inputs)
             return logits, partial(_finish, last=last, inputs=inputs, rows=rows)
 

@@ -14,6 +14,8 @@ import torch
 from rpeg.runtime import world
 from rpeg.runtime.errors import ModelFailure
 from rpeg.runtime.interfaces import NamedTensors
+from rpeg.runtime.models.model_source import HEAD
+from rpeg.runtime.models.shape import CLASSIFIER
 from rpeg.runtime.state import jsonl
 from rpeg.runtime.state.files import commit_folder, empty_folder, sync
 from rpeg.runtime.state.folder import RunFolder
@@ -55,7 +57,8 @@ def _write(weights: dict[str, torch.Tensor], source: Path, target: Path) -> None
     check_target(target)
     temporary = empty_folder(target.with_name(f".{target.name}.tmp"))
     save_torch_state_dict(weights, temporary)
-    copy_configuration(source, temporary, next(iter(weights.values())).dtype)
+    dtype = next(iter(weights.values())).dtype
+    copy_configuration(source, temporary, dtype, scores=HEAD in weights)
     commit_folder(temporary, target)
 
 
@@ -72,18 +75,23 @@ def check_target(target: Path) -> None:
         )
 
 
-def copy_configuration(source: Path, target: Path, dtype: torch.dtype) -> None:
-    """Copies what a model folder holds beside weights; the configuration names `dtype`."""
+def copy_configuration(source: Path, target: Path, dtype: torch.dtype, *, scores: bool) -> None:
+    """Copies what a model folder holds beside weights; the configuration names `dtype`, and of a
+    model that scores the architecture with one label.
+    """
     for file in source.iterdir():
         if file.is_file() and not file.name.endswith(_WEIGHTS):
             shutil.copyfile(file, target / file.name)
-    _set_dtype(target / "config.json", dtype)
+    _describe(target / "config.json", dtype, scores)
 
 
-def _set_dtype(config: Path, dtype: torch.dtype) -> None:
+def _describe(config: Path, dtype: torch.dtype, scores: bool) -> None:
     content = json.loads(config.read_text(encoding="utf-8"))
     content.pop("torch_dtype", None)
     content["dtype"] = str(dtype).removeprefix("torch.")
+    if scores:
+        content["architectures"] = [f"{content['model_type'].capitalize()}{CLASSIFIER}"]
+        content |= {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}
     config.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 

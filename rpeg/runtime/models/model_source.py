@@ -20,7 +20,8 @@ from rpeg.runtime.errors import ModelFailure
 from rpeg.runtime.models.shape import ModelShape, read_shape
 from rpeg.runtime.models.tokenizer import Tokenizer
 
-_HEAD = "score.weight"
+HEAD = "score.weight"
+"""The output layer of a model that scores."""
 
 
 class ModelSource:
@@ -55,7 +56,7 @@ class ModelSource:
 
         Raises ModelFailure if the folder has weights, but not this one, or one of another shape.
         """
-        if not self._files or (name == _HEAD and name not in self._files):
+        if not self._files or (name == HEAD and name not in self._files):
             return fresh(name, self._shapes[name], self.shape.init_std, self.seed)
         return self.stored(name).float()
 
@@ -87,7 +88,7 @@ def fresh(name: str, shape: tuple[int, ...], std: float, seed: int) -> Tensor:
     """
     if name.endswith("norm.weight"):
         return torch.ones(shape)
-    if name.endswith(".bias") or name == _HEAD:
+    if name.endswith(".bias") or name == HEAD:
         return torch.zeros(shape)
     digest = hashlib.blake2b(f"{seed} {name}".encode(), digest_size=8).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest, "little"))

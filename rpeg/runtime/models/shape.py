@@ -16,6 +16,8 @@ from typing import Any
 
 from rpeg.runtime.errors import ModelFailure
 
+CLASSIFIER = "ForSequenceClassification"
+"""How Hugging Face names the architecture of a model that scores."""
 FAMILIES = ("llama", "qwen2", "qwen3")
 
 _LLAMA3 = {
@@ -51,7 +53,7 @@ class ModelShape:
     init_std: float
     """Standard deviation of fresh weights."""
     critic: bool = False
-    """One value for each position instead of logits."""
+    """One number for each position instead of logits: a critic, or a reward model."""
 
     def as_critic(self) -> ModelShape:
         """The same trunk with a value head."""
@@ -122,6 +124,7 @@ def parse_shape(config: Mapping[str, Any]) -> ModelShape:
     _refuse(config, "attention_bias", {False, family == "qwen2"}, default=False)
     heads = config["num_attention_heads"]
     theta, factor = _rope(config)
+    scores = any(name.endswith(CLASSIFIER) for name in config.get("architectures") or ())
     return ModelShape(
         family=family,
         vocab=config["vocab_size"],
@@ -136,9 +139,10 @@ def parse_shape(config: Mapping[str, Any]) -> ModelShape:
         rope_factor=factor,
         qkv_bias=family == "qwen2",
         qk_norm=family == "qwen3",
-        tied=config.get("tie_word_embeddings", False),
+        tied=config.get("tie_word_embeddings", False) and not scores,
         positions=config.get("max_position_embeddings", 32768),
         init_std=config.get("initializer_range", 0.02),
+        critic=scores,
     )
 
 

@@ -34,7 +34,9 @@ class Oracle:
         return verifier.ask(y)
 
     def computed(self, model: Model, found: Tensor) -> None:
-        """Sees log-probs or values [samples, max_tokens] computed apart from updates."""
+        """Sees log-probs, values or scores [samples, max_tokens] computed apart from updates; a
+        reward model's are [samples, 1].
+        """
 
     def trained(self, model: Trainer, examples: Examples, rows: list[int], said: Tensor) -> None:
         """Sees a micro-batch of an optimizer step: log-probs, or a critic's values, [len(rows),

@@ -36,8 +36,9 @@ class StepRecord:
     rewards: dict[str, Tensor] = field(default_factory=dict)
     """[samples] rewards of verifiers."""
     logprobs: dict[str, Tensor] = field(default_factory=dict)
-    """[samples, max_tokens] log-probs, and values of critics, that the step computed apart from
-    updates."""
+    """What the step computed apart from updates: log-probs, values of critics and scores of tokens
+    [samples, max_tokens], and of reward models [samples, 1].
+    """
     makers: dict[str, str] = field(default_factory=dict)
     """Of trajectories, rewards and log-probs: the model or verifier that gave them, in order."""
     trained_rows: dict[str, Tensor] = field(default_factory=dict)

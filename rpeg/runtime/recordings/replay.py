@@ -182,11 +182,18 @@ def _merged(gathered: Sequence[tuple[int, Notes]], recorded: StepRecord) -> Step
         names = recorded.made_by(model, recorded.logprobs)
         if len(names) == len(calls):  # else a pass left some out: no telling which
             for k, name in enumerate(names):
-                step.logprobs[name] = torch.cat([notes.logprobs[model][k] for notes in shares])
+                step.logprobs[name] = _joined([notes.logprobs[model][k] for notes in shares])
     for model, norms in step.grad_norms.items():
         for k in range(len(norms)):
             _merge_trained(step, f"{model}/{k}", [n.trained[model][k] for _, n in gathered])
     return step
+
+
+def _joined(shares: Sequence[Tensor]) -> Tensor:
+    """[samples, tokens] of all shares, whose own completions end where the longest of them does."""
+    width = max(share.shape[1] for share in shares)
+    padded = [torch.nn.functional.pad(s, (0, width - s.shape[1])) for s in shares]
+    return torch.cat(padded)
 
 
 def _merge_trained(step: StepRecord, key: str, parts: Sequence[Rows]) -> None:

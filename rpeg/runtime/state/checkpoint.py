@@ -26,6 +26,7 @@ from rpeg.runtime.errors import CheckpointFailure
 from rpeg.runtime.interfaces import NamedTensors
 from rpeg.runtime.layout import Layout
 from rpeg.runtime.models.export import copy_configuration
+from rpeg.runtime.models.shape import ModelShape
 from rpeg.runtime.state.files import commit_folder, empty_folder, remove_folder
 from rpeg.runtime.state.manifest import Manifest, damages, files_in, record_files
 
@@ -54,6 +55,11 @@ class Sharded(Protocol):
     @property
     def layout(self) -> Layout:
         """How it is spread."""
+        ...
+
+    @property
+    def shape(self) -> ModelShape:
+        """Its architecture."""
         ...
 
     @property
@@ -124,7 +130,8 @@ def _write_plain(temporary: Path, state: State) -> None:
     for name, model in state.models.items():
         (temporary / name).mkdir()
         (temporary / "models" / name).mkdir(parents=True)
-        copy_configuration(model.hf_folder, temporary / "models" / name, model.dtype)
+        folder, scores = temporary / "models" / name, model.shape.critic
+        copy_configuration(model.hf_folder, folder, model.dtype, scores=scores)
 
 
 def _commit(temporary: Path, manifest: Manifest, keep: int) -> None:

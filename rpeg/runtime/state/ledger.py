@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from rpeg.runtime.state import jsonl
-from rpeg.runtime.trajectories import Demos, Trajectories, sample_ids
+from rpeg.runtime.trajectories import Batch, Pairs, Trajectories, sample_ids
 
 SampleId = tuple[int, int]
 Runs = list[list[Any]]
@@ -48,7 +48,7 @@ class Consumed:
 
 def consumed(
     model: str,
-    batch: Trajectories | Demos,
+    batch: Batch,
     tokens: Tensor,
     mask: Tensor,
     active: Tensor,
@@ -67,11 +67,14 @@ def consumed(
     return Consumed(model, epochs, minibatches, ids, digests, tuple(active.tolist()))
 
 
-def _ids(batch: Trajectories | Demos) -> Iterable[SampleId]:
-    """A demonstration is the only sample of its prompt."""
+def _ids(batch: Batch) -> Iterable[SampleId]:
+    """A demonstration is the only sample of its prompt; of a pair, the chosen response is the
+    first.
+    """
     if isinstance(batch, Trajectories):
         return sample_ids(batch)
-    return ((ordinal, 0) for ordinal in batch.ordinals.tolist())
+    each = 2 if isinstance(batch, Pairs) else 1
+    return ((ordinal, k % each) for k, ordinal in enumerate(batch.ordinals.tolist()))
 
 
 class Ledger:

@@ -35,6 +35,9 @@ from rpeg.passes.base import erase, step
 EFFECTS = (StopOp, EvalOp, EvalLossOp, CheckpointOp, ExportOp)
 """What measures or writes."""
 REFERENCE = "verify_reference"
+SCORING = ("reward", "process_reward")
+HARDENED = ("policy", "value", *SCORING)
+"""Kinds of models that get folders."""
 
 LR = 3e-4
 """Far above float32's rounding within five steps, and no higher than what parity is bounded for."""
@@ -65,6 +68,8 @@ class Folders:
     """The folder that the text of a source means."""
     perturbed: Callable[[Path], Path]
     """A folder with the model of another, its weights moved a little."""
+    scoring: Callable[[Path], Path]
+    """The same, with a head that scores, whose weights are not zero."""
 
 
 @dataclass
@@ -133,7 +138,7 @@ class Hardening:
 
     def _models(self) -> None:
         """Sources become folders; frozen models get other weights than the trained ones have."""
-        models = [m for m in self._all(ModelOp) if m.form_name in ("policy", "value")]
+        models = [m for m in self._all(ModelOp) if m.form_name in HARDENED]
         folders: dict[str, Path] = {}
         for model in models:
             source = model.initial
@@ -141,7 +146,10 @@ class Hardening:
         trained = {folders[m.title] for m in models if m.optim is not None}
         for model in models:
             folder = folders[model.title]
-            if model.optim is None and folder in trained:
+            if model.optim is None and model.form_name in SCORING:
+                self.notes.append(f"`{model.title}` has weights of its own, its head's too")
+                folder = self.folders.scoring(folder)
+            elif model.optim is None and folder in trained:
                 self.notes.append(f"`{model.title}` has other weights than the trained model")
                 folder = self.folders.perturbed(folder)
             model.properties["source"] = StringAttr(str(folder))

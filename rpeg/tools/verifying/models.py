@@ -38,13 +38,15 @@ class ModelFolders:
             return newest_export([Path("runs").resolve()], uri)
         return open_source(path_of(self.source, uri), uri, self.seed).folder.resolve()
 
-    def perturbed(self, folder: Path) -> Path:
-        """A copy whose weights differ everywhere by some noise. Raises RuntimeFailure."""
+    def perturbed(self, folder: Path, *, scores: bool = False) -> Path:
+        """A copy whose weights differ everywhere by some noise; one that scores has a head for it,
+        a new one if it must. Raises RuntimeFailure.
+        """
         from safetensors.torch import save_file
 
-        copy = self.out / f"{folder.name}-perturbed"
+        copy = self.out / f"{folder.name}-{'scoring' if scores else 'perturbed'}"
         if not copy.is_dir():
-            source = ModelSource(folder, self.seed)
+            source = ModelSource(folder, self.seed, critic=scores)
             copy.mkdir(parents=True)
             (copy / "config.json").write_text(_in_fp32(folder / "config.json"), encoding="utf-8")
             for name in _SHIPPED:
@@ -52,7 +54,8 @@ class ModelFolders:
                     shutil.copy(folder / name, copy)
             draw = torch.Generator().manual_seed(self.seed)
             named = source.shape.tensors()
-            tensors = {name: _noisy(source.read(name), draw) for name, _ in named}
+            std = source.shape.init_std
+            tensors = {name: _noisy(source.read(name), draw, std) for name, _ in named}
             save_file(tensors, str(copy / "model.safetensors"), metadata={"format": "pt"})
         return copy
 
@@ -61,6 +64,7 @@ def _in_fp32(config: Path) -> str:
     return json.dumps({**json.loads(config.read_text(encoding="utf-8")), "dtype": "float32"})
 
 
-def _noisy(tensor: Tensor, draw: torch.Generator) -> Tensor:
-    scale = tensor.square().mean().sqrt()
-    return tensor + SPREAD * scale * torch.randn(tensor.shape, generator=draw)
+def _noisy(tensor: Tensor, draw: torch.Generator, std: float) -> Tensor:
+    """With noise; that of a tensor of zeros has the deviation of fresh weights."""
+    scale = float(tensor.square().mean().sqrt())
+    return tensor + (SPREAD * scale or std) * torch.randn(tensor.shape, generator=draw)

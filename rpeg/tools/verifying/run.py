@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -129,7 +130,8 @@ class _Verification:
         models = ModelFolders(asked.source, self.folder / "models", asked.seed, asked.model)
         layouts, left_out = chosen(asked.layouts, _counts(pipeline, models))
         size = Size(steps=asked.steps)
-        folders = Folders(models.of_source, models.perturbed)
+        scoring = partial(models.perturbed, scores=True)
+        folders = Folders(models.of_source, models.perturbed, scoring)
         with tidied(module):
             hardening = Hardening(pipeline, folders, size, rows_divisor(layouts))
             hardening.run()

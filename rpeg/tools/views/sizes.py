@@ -2,7 +2,8 @@
 
 Rows are packed, without padding. Per element:
 
-    prompts, demonstrations   4 B a token (int32 ids); demonstrations 1 B more (loss mask)
+    prompts                   4 B a token (int32 ids)
+    demonstrations, pairs     5 B a token: int32 id and loss mask
     trajectories              5 B a response token: int32 id and loss mask
     a number a token          4 B a response token (fp32): log-probs, values, rewards, advantages
     a number a response       4 B a response (fp32)
@@ -18,14 +19,13 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
+from rpeg.ir.batch_types import DemosType, PairsType, PromptsType
 from rpeg.ir.naming import name_of, trajectories_of
 from rpeg.ir.ops.declare import ExpectOp, PipelineOp
 from rpeg.ir.ops.regions import CollectOp, terminator_of
 from rpeg.ir.ops.sampling import GenerateOp
 from rpeg.ir.settings import python_value
 from rpeg.ir.types import (
-    DemosType,
-    PromptsType,
     ResponseFieldType,
     TokenFieldType,
     TrajectoriesType,
@@ -58,6 +58,8 @@ def size_of(value: SSAValue, pipeline: PipelineOp) -> Size | None:
             return Size(f"{held.size.data} prompts", ID, "prompt token")
         case DemosType() as held:
             return Size(f"{held.size.data} demonstrations", ID + MASK, "token")
+        case PairsType() as held:
+            return Size(f"{held.size.data} pairs", ID + MASK, "token")
         case TrajectoriesType() as held:
             return _tokens(value, held, ID + MASK, pipeline)
         case TokenFieldType() | ResponseFieldType():

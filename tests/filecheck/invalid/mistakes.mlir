@@ -14,7 +14,7 @@ builtin.module {
       %y, %lp = rpeg.generate %actor, %q {max_tokens = 64 : i64}
       %lp_ref = rpeg.logprob %ref, %y
       %kl = rpeg.loss.kl %y, %lp_ref {coef = 1.000000e-02 : f64}
-      // expected-error@+1:59 {{agg=tokenmean: expected token_mean | seq_mean_token_mean | seq_mean_token_sum | constant; did you mean `token_mean`?}}
+      // expected-error@+1:59 {{agg=tokenmean: expected token_mean | seq_mean_token_mean | seq_mean_token_sum | pair_mean | constant; did you mean `token_mean`?}}
       %actor_1, %0 = rpeg.update %actor, %actor_opt, %kl {agg = "tokenmean"}
       rpeg.yield %actor_1, %0, %train
     }

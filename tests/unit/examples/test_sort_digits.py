@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 DATA = Path(__file__).parents[3] / "examples" / "data"
-NAMES = ("warmup", "stopping", "train", "heldout")
+PAIRS = ("judged", "preferences")
+NAMES = ("warmup", "stopping", "train", "heldout", *PAIRS)
 
 
 def rows(name: str) -> list[dict[str, str]]:
@@ -25,10 +26,17 @@ def test_answers_are_sorted_digits() -> None:
     for name in NAMES:
         for row in rows(name):
             digits = row["prompt"].removesuffix("=")
-            assert "".join(sorted(digits)) == row.get("answer", row.get("completion"))
+            answers = {row[key] for key in ("answer", "completion", "chosen") if key in row}
+            assert answers == {"".join(sorted(digits))}
             assert (4 if name == "warmup" else 5) <= len(digits) <= 7
 
 
 def test_no_prompt_occurs_twice() -> None:
     prompts = [row["prompt"] for name in NAMES for row in rows(name)]
-    assert len(prompts) == len(set(prompts)) == 6000 + 256 + 8000 + 1024
+    assert len(prompts) == len(set(prompts)) == 6000 + 256 + 8000 + 1024 + 256 + 2000
+
+
+def test_rejected_answers_are_wrong_and_as_long() -> None:
+    for row in [row for name in PAIRS for row in rows(name)]:
+        assert row["rejected"] != row["chosen"]
+        assert len(row["rejected"]) == len(row["chosen"])

@@ -297,10 +297,10 @@ def test_averages_and_copies(interpret: Interpret) -> None:
             "",
             r"^12:18: rpeg.collect: the reference interpreter doesn't run this operation",
         ),
-        (SAMPLE, 'model rm = reward("tiny")', r"rpeg.model: the reference interpreter runs policy"),
+        (SAMPLE, 'model ac = actor_critic("tiny")', r"rpeg.model: the reference interpreter runs"),
         (SAMPLE, 'model old = policy("run:a/b")', r"run:a/b.*name the folder"),
     ],
-    ids=["collect", "reward", "run"],
+    ids=["collect", "actor_critic", "run"],
 )
 def test_what_it_does_not_run_is_refused_by_name(
     step: str, more: str, message: str, interpret: Interpret

@@ -270,12 +270,13 @@ def test_engines_have_no_micro_batches() -> None:
 
 def test_one_refusal_does_not_cause_others() -> None:
     text = grpo(
-        ("model ref = policy(actor@0", 'model ref = reward("rm"'), ("lp_ref = logprob", "s = score")
+        ("model ref = policy(actor@0", 'model ref = reward("rm", lora=lora(rank=4, alpha=8)'),
+        ("lp_ref = logprob", "s = score"),
     )
     text = text.replace("    kl = kl_loss(y, lp_ref, coef=0.1)\n", "").replace("pg, kl,", "pg,")
     text = text.replace("group_advantage(r,", "group_advantage(s,")
     assert refused(text) == [
-        f"{place(text, 'ref = reward')}: `ref`: model reward does not compile yet"
+        f"{place(text, 'ref = reward')}: `ref`: adapters (lora) do not compile yet"
     ]
 
 

@@ -141,10 +141,18 @@ def test_dpo_and_reward_model_by_hand() -> None:
     torch.testing.assert_close(
         losses.dpo(new, ref, mask, beta=1.0), torch.tensor([math.log(9 / 8)])
     )
+    # A tenth of the labels is wrong: sigmoid(-3 log 2) = 1 / 9 counts for a tenth.
+    torch.testing.assert_close(
+        losses.dpo(new, ref, mask, beta=1.0, label_smoothing=0.1),
+        torch.tensor([0.9 * math.log(9 / 8) + 0.1 * math.log(9)]),
+    )
     scores = torch.tensor([math.log(3), 0.0, 1.0, 1.0])
     # sigmoid(log 3) = 3 / 4, sigmoid(0) = 1 / 2.
     torch.testing.assert_close(
         losses.reward_model(scores), torch.tensor([math.log(4 / 3), math.log(2)])
+    )
+    torch.testing.assert_close(
+        losses.reward_model(scores, margin=math.log(3)), torch.tensor([math.log(2), math.log(4)])
     )
     with pytest.raises(ValueError, match="3 rows"):
         losses.reward_model(scores[:3])

@@ -15,6 +15,7 @@ from rpeg.tools.verifying.harden import Folders, Hardening, Size
 FOLDERS = Folders(
     of_source=lambda uri: Path("/models") / uri.rpartition(":")[2],
     perturbed=lambda folder: folder.with_name(f"{folder.name}-perturbed"),
+    scoring=lambda folder: folder.with_name(f"{folder.name}-scoring"),
 )
 
 HEAD = """rpeg 0.1

@@ -1,0 +1,66 @@
+"""Losses on pairs of responses: direct preference optimisation, and reward models.
+
+`update` takes their mean over the pairs; the formulas are in rpeg.runtime.losses.preference.
+"""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from xdsl.irdl import irdl_op_definition
+
+from rpeg.ir import violations
+from rpeg.ir.base import RpegOp, gives, operand, required, setting
+from rpeg.ir.ops.losses import LossOp
+from rpeg.ir.settings import FLOAT
+from rpeg.ir.types import TokenFieldType
+from rpeg.ir.violations import Violation
+
+
+class PairLossOp(LossOp):
+    """A loss a pair."""
+
+
+@irdl_op_definition
+class DpoOp(PairLossOp):
+    """Direct preference optimisation: the policy is its own reward model, less the reference's."""
+
+    name = "rpeg.loss.dpo"
+    SURFACE: ClassVar[str] = "dpo"
+    pairs = operand("pairs")
+    reference = operand("tok.logprob")
+    beta = required(FLOAT, least=0.0)
+    label_smoothing = setting(FLOAT, 0.0, least=0.0)
+    loss = gives("loss")
+
+    @property
+    def reference_model(self) -> str:
+        """Name of the model that made the reference's log-probs."""
+        held = self.reference.type
+        return held.owner if isinstance(held, TokenFieldType) else ""
+
+    def rules(self) -> Iterator[Violation]:
+        if self.float_of("beta") == 0.0:
+            text = "beta=0.0: the loss does not depend on the policy; 0.1 is usual"
+            yield Violation("setting-range", text, violations.setting("beta"))
+        if self.float_of("label_smoothing") >= 0.5:
+            yield Violation(
+                "setting-range",
+                f"label_smoothing={self.float_of('label_smoothing'):g} is the share of labels that "
+                "are wrong: below 0.5",
+                violations.setting("label_smoothing"),
+            )
+
+
+@irdl_op_definition
+class RewardLossOp(PairLossOp):
+    """The Bradley-Terry loss of a reward model: the chosen response scores higher."""
+
+    name = "rpeg.loss.reward"
+    SURFACE: ClassVar[str] = "reward_loss"
+    TRAINS: ClassVar[tuple[str, ...]] = ("reward",)
+    pairs = operand("pairs")
+    margin = setting(FLOAT, 0.0, least=0.0)
+    loss = gives("loss")
+
+
+OPS: tuple[type[RpegOp], ...] = (DpoOp, RewardLossOp)
