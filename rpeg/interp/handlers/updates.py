@@ -28,6 +28,8 @@ def update(op: ops.UpdateOp, frame: Frame) -> tuple[Weights, OptimizerState]:
     session = Session(old.tensors, state.moments, old.model.optim)
     lr = old.model.optim.rate(old.version, frame.around.horizon)
     terms = [frame.read(loss, LossTerm) for loss in op.losses]
+    if any(term.batch is not terms[0].batch for term in terms):
+        raise InterpreterError.at(op, "the reference interpreter trains on one batch an update")
     rows = Rectangle.of(terms[0].batch, old.model.network.tokenizer)
     cut = partial(frame.microbatches, op, rows)
     training = Training(old.model, session, terms, rows, _aggregation(op), lr, cut)

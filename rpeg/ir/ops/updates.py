@@ -96,7 +96,7 @@ class UpdateOp(RpegOp):
         yield from self._optimizer_rule(owner)
         for index, loss in enumerate(self.losses):
             yield from self._loss_rules(owner, index + 2, loss)
-        yield from self._batch_rule()
+        yield from self._aggregation_rule()
         yield from self._size_rule()
 
     def _optimizer_rule(self, owner: str) -> Iterator[Violation]:
@@ -146,28 +146,20 @@ class UpdateOp(RpegOp):
                 violations.operand(index),
             )
 
-    def _batch_rule(self) -> Iterator[Violation]:
-        """The losses are of one batch, and averaged as that batch is counted."""
-        makers = [loss.owner for loss in self.losses if isinstance(loss.owner, LossOp)]
-        for index, maker in enumerate(makers):
-            mine, first = maker.operands[0], makers[0].operands[0]
-            if mine is not first:
-                yield Violation(
-                    "several-batches",
-                    f"`{name_of(self.losses[index])}` is of `{name_of(mine)}`, the losses before "
-                    f"it of `{name_of(first)}`: an update trains on one batch",
-                    violations.operand(index + 2),
-                )
-                return
-        if makers and (isinstance(makers[0], PairLossOp)) != (self.value("agg") == PAIR_MEAN):
-            yield self._wrong_aggregation(makers[0])
-
-    def _wrong_aggregation(self, loss: LossOp) -> Violation:
-        if isinstance(loss, PairLossOp):
-            text = f"{loss.SURFACE} is a loss a pair: write agg={PAIR_MEAN}"
-        else:
-            text = f"{loss.SURFACE} is a loss a token: {PAIR_MEAN} is for losses of pairs"
-        return Violation("pair-aggregation", text, violations.setting("agg"))
+    def _aggregation_rule(self) -> Iterator[Violation]:
+        """Losses a pair are averaged over pairs, losses a token are not."""
+        averaged = self.value("agg") == PAIR_MEAN
+        for index, loss in enumerate(self.losses):
+            maker = loss.owner
+            if not isinstance(maker, LossOp) or isinstance(maker, PairLossOp) == averaged:
+                continue
+            why = "token: pair_mean is for losses of pairs" if averaged else "pair: write pair_mean"
+            yield Violation(
+                "pair-aggregation",
+                f"{maker.SURFACE} is a loss a {why}, and one update has one agg",
+                violations.operand(index + 2),
+            )
+            return
 
     def _size_rule(self) -> Iterator[Violation]:
         parts = self.int_of("minibatches")

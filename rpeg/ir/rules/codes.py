@@ -55,7 +55,6 @@ Algorithm = Literal[
     "cut-distribution",
     "crossed-clip-bounds",
     "unanchored-loss",
-    "several-batches",
     "pair-aggregation",
     "eval-operands",
     "uneven-minibatches",

@@ -11,13 +11,15 @@ from rpeg.ir.types import (
 )
 from rpeg.passes.programs.functions import groups_of, with_trajectories
 from rpeg.passes.programs.handlers import compiles, divides, need
-from rpeg.passes.programs.program import Program, model_name
+from rpeg.passes.programs.program import Cannot, Program, model_name
 
 
 @compiles(UpdateOp)
 def _update(program: Program, op: RpegOp) -> None:
     assert isinstance(op, UpdateOp)
     need(op, "routing", "free", "does not compile yet")
+    if len({loss.owner.operands[0] for loss in op.losses if isinstance(loss.owner, Operation)}) > 1:
+        raise Cannot(op, "losses of several batches in one update do not compile yet")
     for loss in op.losses:
         size, parts = _samples(loss), op.int_of("minibatches")
         divides(op, size // parts, f"a minibatch of {size} / {parts} = {size // parts} samples")

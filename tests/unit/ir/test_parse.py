@@ -58,7 +58,11 @@ def test_places_far_down_a_file() -> None:
         ("rpeg.checkpoint }", "1:17", "expected an operation"),
         ('"rpeg.yield"(%x, %y) : (i1, i1) -> ()', "1:14", "%x is never defined"),
         ("rpeg.yield %x", "1:12", "%x is not defined above this use"),
-        ("rpeg.batch", "1:11", "rpeg.batch needs prompts data or demos data or pairs data as operand 1 (source)"),
+        (
+            "rpeg.batch",
+            "1:11",
+            "rpeg.batch needs prompts data or demos data or pairs data as operand 1 (source)",
+        ),
         ('"' + "a" * 200, "1:1", "the string does not end on its line"),
         ("rpeg.generat %x", "1:1", "`rpeg.generat` is not an operation; did you mean"),
         ("func.func @f() {}", "1:1", "`func.func` is not an operation"),
