@@ -9,16 +9,31 @@ from __future__ import annotations
 
 import difflib
 import os
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from rpeg.ir.figures import TOP, FigureError, Figures
 from rpeg.resources import resource
 
-SOURCES = ("datasheet", "measured", "default")
 THIS_MACHINE = "this machine"
 """The value of `cores_per_node` that is read from the machine instead of the file."""
+
+KEYS = {
+    TOP: ("name", "max_nodes", "gpus_per_node", "cores_per_node", "usd_per_gpu_hour"),
+    "device": (
+        *("name", "memory_gb", "hbm_gb_per_s", "host_gb_per_s"),
+        *("bf16_tflops", "fp8_tflops", "fp4_tflops"),
+    ),
+    "gpu_link": ("gb_per_s", "gpus", "latency_us", "reduces_in_switch"),
+    "nic": ("gb_per_s", "latency_us", "reduces_in_switch"),
+    "rack": ("nodes", "oversubscription"),
+    "host": ("memory_gb",),
+    "constants": (
+        *("gemm_efficiency", "gemm_efficiency_fp8", "attention_efficiency", "hbm_efficiency"),
+        *("kernel_us", "gpu_link_efficiency", "nic_efficiency", "reserved_gb"),
+    ),
+}
+"""What a cluster file may say, by section; docs/cost-model.md tells what each is and its unit."""
 
 
 class ClusterError(ValueError):
@@ -90,62 +105,34 @@ def _unknown(name: str) -> str:
 
 def _read(path: Path, nodes: int | None) -> Cluster:
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ClusterError(f"cannot read {path}: {error.strerror}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ClusterError(f"{path}: {error}") from error
-    return _ClusterFile(path, table).sized(nodes)
+        return _sized(Figures.read(path, KEYS), nodes)
+    except FigureError as error:
+        raise ClusterError(str(error)) from error
 
 
-@dataclass(frozen=True)
-class _ClusterFile:
-    path: Path
-    table: dict[str, Any]
+def _sized(file: Figures, nodes: int | None) -> Cluster:
+    """The cluster of so many nodes; None is all that the machine has."""
+    name = file.words(TOP, "name")
+    largest = file.whole(TOP, "max_nodes") if "max_nodes" in file.section(TOP) else None
+    size = largest if nodes is None else nodes
+    if size is None:
+        raise ClusterError(f'"{name}" has no fixed size: write how many nodes, "{name}-8"')
+    if not 1 <= size <= (largest or size):
+        raise ClusterError(f"no cluster of {size} nodes: {name} has {_range(largest)}")
+    gpus = file.whole(TOP, "gpus_per_node")
+    full_name = name if nodes is None else f"{name}-{nodes}"
+    return Cluster(full_name, size, gpus, _cores(file), _device(file) if gpus else None)
 
-    def sized(self, nodes: int | None) -> Cluster:
-        """The cluster of so many nodes; None is all that the machine has."""
-        name, largest = self.text(self.table, "name"), self.largest()
-        size = largest if nodes is None else nodes
-        if size is None:
-            raise ClusterError(f'"{name}" has no fixed size: write how many nodes, "{name}-8"')
-        if not 1 <= size <= (largest or size):
-            raise ClusterError(f"no cluster of {size} nodes: {name} has {_range(largest)}")
-        gpus = self.figure(self.table, "gpus_per_node")
-        full_name = name if nodes is None else f"{name}-{nodes}"
-        return Cluster(full_name, size, gpus, self.cores(), self.device() if gpus else None)
 
-    def largest(self) -> int | None:
-        return self.figure(self.table, "max_nodes") if "max_nodes" in self.table else None
+def _cores(file: Figures) -> int:
+    entry = file.section(TOP).get("cores_per_node")
+    if isinstance(entry, dict) and entry.get("value") == THIS_MACHINE:
+        return _cores_here()
+    return file.whole(TOP, "cores_per_node")
 
-    def cores(self) -> int:
-        entry = self.table.get("cores_per_node")
-        if isinstance(entry, dict) and entry.get("value") == THIS_MACHINE:
-            return _cores_here()
-        return self.figure(self.table, "cores_per_node")
 
-    def device(self) -> Device:
-        table = self.table.get("device")
-        if not isinstance(table, dict):
-            raise self.wrong("[device]", 'name = "..." and memory_gb = { value, source, cite }')
-        return Device(self.text(table, "name"), self.figure(table, "memory_gb") * 10**9)
-
-    def text(self, table: dict[str, Any], key: str) -> str:
-        value = table.get(key)
-        if not isinstance(value, str):
-            raise self.wrong(key, f'{key} = "..."')
-        return value
-
-    def figure(self, table: dict[str, Any], key: str) -> int:
-        match table.get(key):
-            case {"value": int(value), "source": source, "cite": str()} if (
-                value >= 0 and source in SOURCES
-            ):
-                return value
-        raise self.wrong(key, f'{key} = {{ value = 4, source = "datasheet", cite = "..." }}')
-
-    def wrong(self, key: str, form: str) -> ClusterError:
-        return ClusterError(f"{self.path}: {key} is missing or has another form: write {form}")
+def _device(file: Figures) -> Device:
+    return Device(file.words("device", "name"), round(file.number("device", "memory_gb") * 10**9))
 
 
 def _range(largest: int | None) -> str:

@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 
 import rpeg
 from rpeg.tools.completion import add_completion
@@ -14,9 +15,9 @@ from rpeg.tools.console import Failure, Reported
 
 COMMANDS = (
     *("run", "check", "compile", "launch", "verify", "fmt", "diff"),
-    *("rollouts", "report", "generate", "eval", "export"),
+    *("rollouts", "report", "generate", "eval", "export", "validate-model"),
 )
-"""Each is a module of rpeg.tools.commands."""
+"""Each is a module of rpeg.tools.commands, with underscores for dashes."""
 
 EPILOG = """\
 a first tour:
@@ -32,7 +33,7 @@ rpeg-opt prints and rewrites the graph of a pipeline.
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; its exit code: 0 done, 1 a problem with the input, 2 a wrong call."""
     options = _parsed(arguments)
-    command = importlib.import_module(f"rpeg.tools.commands.{options.command}")
+    command = _module(options.command)
     try:
         code: int = command.run(options)
         sys.stdout.flush()
@@ -47,6 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _module(command: str) -> ModuleType:
+    return importlib.import_module(f"rpeg.tools.commands.{command.replace('-', '_')}")
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -73,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         dest="command", required=True, metavar="COMMAND", title="commands"
     )
     for name in COMMANDS:
-        module = importlib.import_module(f"rpeg.tools.commands.{name}")
+        module = _module(name)
         sub = commands.add_parser(name, help=module.HELP, description=module.HELP)
         module.arguments(sub)
     return parser

@@ -1,0 +1,195 @@
+"""Time of generation: prefill, decode steps, continuous batching.
+
+A decode step of n sequences reads the weights once and each sequence's cache: the larger of FLOPs
+and bytes, kernel by kernel, plus two all-reduces a layer and the scheduler's own time. Experts
+read: E·(1 - (1 - k/E)^n), for n tokens under uniform routing. Under continuous batching a sequence
+is met with probability in proportion to its length, so the running ones have on average the
+context P + E[l²] / (2·E[l]). How many run is bounded by requests, by the scheduler's limit and by
+the memory that weights leave for the cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rpeg.cost.architecture import Architecture
+from rpeg.cost.arrays import Array, larger, smaller
+from rpeg.cost.collectives import ALL_REDUCE, Group, collective
+from rpeg.cost.hardware import Machine
+from rpeg.cost.kernels import BF16_BYTES, WIDTHS
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How an inference engine runs. Seconds, shares, bytes."""
+
+    slowdown: float = 1.0
+    sequence_s: float | Array = 2e-6
+    """Host time that a step takes for each running sequence: scheduling, sampling, output."""
+    step_s: float | Array = 0.5e-3
+    """Host time of a step that doesn't depend on them."""
+    memory_share: float = 0.92
+    """Of the memory that weights leave, what the cache gets."""
+    most_sequences: float = 2048.0
+    graph_kernel_s: float = 2e-6
+    """Head and tail of a kernel within a CUDA graph."""
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A model on the GPUs of one replica."""
+
+    shape: Architecture
+    machine: Machine
+    tp: Array
+    pp: Array
+    precision: str = "bf16"
+    """Of weights."""
+    cache_bytes: float = BF16_BYTES
+    """Of an element of the cache."""
+
+    @classmethod
+    def of(
+        cls,
+        shape: Architecture,
+        machine: Machine,
+        tp: ArrayLike = 1,
+        pp: ArrayLike = 1,
+        precision: str = "bf16",
+        cache_bytes: float = BF16_BYTES,
+    ) -> Serving:
+        """From plain numbers or arrays."""
+        degrees = np.broadcast_arrays(np.asarray(tp, np.float64), np.asarray(pp, np.float64))
+        return cls(shape, machine, degrees[0], degrees[1], precision, cache_bytes)
+
+    @property
+    def width(self) -> float:
+        """Bytes of a weight; a precision the device lacks is stored in bf16."""
+        return WIDTHS[self.precision] if self.precision in self.machine.flops else BF16_BYTES
+
+    @property
+    def cached(self) -> Array:
+        """Bytes of cache for one token on one GPU; heads are copied beyond one a rank."""
+        whole = self.shape.cached_bytes(self.cache_bytes) / self.pp
+        heads = 1.0 if self.shape.latent else float(self.shape.kv_heads)
+        return whole / smaller(self.tp, heads)
+
+    def room(self, engine: Engine) -> Array:
+        """Tokens whose cache fits beside the weights."""
+        weights = self.width * self.shape.parameters / (self.tp * self.pp)
+        free = larger(self.machine.memory_bytes - weights - ENGINE_BYTES, 0.0)
+        return engine.memory_share * free / self.cached
+
+    def step(self, running: ArrayLike, context: ArrayLike, engine: Engine) -> Array:
+        """Seconds of one decode step of `running` sequences with `context` tokens each."""
+        n, past = np.asarray(running, np.float64), np.asarray(context, np.float64)
+        flops = 2.0 * self.shape.multiplied * n / self.machine.matmul_rate(self.precision)
+        bytes_read = self.width * self._weights_read(n) / self.machine.memory_rate
+        weights = larger(flops, bytes_read) / self.tp
+        cache = n * past * self.cached * self.pp / self.machine.memory_rate
+        kernels = KERNELS_A_LAYER * self.shape.layers * engine.graph_kernel_s
+        sent = n * self.shape.hidden * BF16_BYTES
+        host = engine.step_s + engine.sequence_s * n
+        return weights + cache + kernels + self._reductions(sent) + host
+
+    def prefill(self, tokens: ArrayLike, length: ArrayLike) -> Array:
+        """Seconds to read prompts of `length` tokens, `tokens` in all."""
+        count, each = np.asarray(tokens, np.float64), np.asarray(length, np.float64)
+        dense = 2.0 * self.shape.multiplied * count / self.machine.matmul_rate(self.precision)
+        core = 2.0 * self.shape.layers * self.shape.score_width * count * each
+        read = self.width * self._weights_read(count) / self.machine.memory_rate
+        moved = STREAMED_BYTES * self.shape.layers * self.shape.hidden * count
+        work = larger(dense, read) + core / self.machine.attention_rate
+        work = work + moved / self.machine.memory_rate
+        sent = count * self.shape.hidden * BF16_BYTES
+        return work / self.tp + self._reductions(sent)
+
+    def _weights_read(self, tokens: Array) -> Array:
+        """Weights that a step of so many tokens touches."""
+        shape = self.shape
+        rest = shape.layer_parameters + shape.vocabulary * shape.hidden
+        if shape.experts is None:
+            return np.full_like(tokens, float(rest))
+        met = 1.0 - (1.0 - shape.experts.per_token / shape.experts.number) ** tokens
+        return rest + shape.routed_parameters * met
+
+    def _reductions(self, size: Array) -> Array:
+        """Two all-reduces a layer."""
+        group = Group.of(self.machine, self.tp)
+        one = collective(self.machine, ALL_REDUCE, size, group)
+        return 2.0 * self.shape.layers * one
+
+
+KERNELS_A_LAYER = 8.0
+STREAMED_BYTES = 40.0
+"""Bytes moved for a token, layer and element of the hidden state, outside matmuls."""
+
+ENGINE_BYTES = 1.5e9
+"""Of a GPU: context, graphs, activations of a step."""
+
+
+@dataclass(frozen=True)
+class Requests:
+    """What is generated: how many, and the moments of prompt and response lengths."""
+
+    number: Array
+    prompt: Array
+    mean: Array
+    square: Array
+    """Mean of squared response lengths; mean² where all are equal."""
+    longest: Array
+
+    @classmethod
+    def of(
+        cls,
+        number: ArrayLike,
+        prompt: ArrayLike,
+        mean: ArrayLike,
+        square: ArrayLike | None = None,
+        longest: ArrayLike | None = None,
+    ) -> Requests:
+        """From numbers or arrays; equal lengths unless told otherwise."""
+        one = np.asarray(mean, np.float64)
+        given = (
+            *(number, prompt, one),
+            *(one**2 if square is None else square, one if longest is None else longest),
+        )
+        return cls(*np.broadcast_arrays(*(np.asarray(value, np.float64) for value in given)))
+
+    @property
+    def context(self) -> Array:
+        """Tokens before the next one of a running sequence, on average."""
+        return self.prompt + self.square / (2.0 * self.mean)
+
+
+def concurrency(serving: Serving, requests: Requests, engine: Engine) -> Array:
+    """Sequences that run at once, at least one."""
+    fitting = serving.room(engine) / requests.context
+    most = smaller(smaller(fitting, engine.most_sequences), requests.number)
+    return larger(most, 1.0)
+
+
+def generation_time(serving: Serving, requests: Requests, engine: Engine) -> Array:
+    """Seconds to answer all requests on one replica, refilling as sequences end.
+
+    Steps number at least the longest response; while the last ones run alone, a step costs the
+    weights' time only. Pipeline stages work on as many groups of sequences.
+    """
+    running = concurrency(serving, requests, engine)
+    full = serving.step(running, requests.context, engine)
+    alone = serving.step(1.0, requests.context, engine)
+    steps = requests.number * requests.mean / running
+    tail = larger(requests.longest - steps, 0.0)
+    read = serving.prefill(requests.number * requests.prompt, requests.prompt)
+    total = steps * full + tail * alone + read / serving.pp
+    return np.asarray(engine.slowdown * total)
+
+
+def batch_time(serving: Serving, requests: Requests, engine: Engine) -> Array:
+    """Seconds of a static batch: one prefill, then as many steps as the response has tokens."""
+    read = serving.prefill(requests.number * requests.prompt, requests.prompt)
+    step = serving.step(requests.number, requests.prompt + requests.mean / 2.0, engine)
+    return np.asarray(engine.slowdown * (read + requests.longest * step))

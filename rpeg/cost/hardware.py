@@ -1,0 +1,165 @@
+"""What a machine can do: rates, latencies and prices, read from `clusters/*.toml`.
+
+`rpeg.ir.clusters` reads how many nodes and GPUs there are; this reads how fast they are. Rates are
+per GPU and direction. At most eight constants of a device are not in its datasheet: `CONSTANTS`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+
+from rpeg.ir.clusters import KEYS, known_clusters
+from rpeg.ir.figures import TOP, FigureError, Figures
+from rpeg.resources import resource
+
+CONSTANTS = KEYS["constants"]
+"""Names of a device's fitted constants, in the order they are printed in."""
+
+MICRO, GIGA, TERA = 1e-6, 1e9, 1e12
+STACKED_GIGA = 2.0**30
+"""Memory of a GPU is sold in powers of two: an H100 of "80 GB" reports 85.5e9 bytes."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """One level of the network, as one GPU sees it."""
+
+    bytes_per_s: float
+    """Per GPU and direction, as the datasheet says."""
+    gpus: int
+    """How many GPUs one domain joins; 0 where nothing bounds it."""
+    latency_s: float
+    reduces_in_switch: bool
+    efficiency: float
+    """Share of the rate that large messages reach."""
+
+    @property
+    def reached(self) -> float:
+        """Bytes a second that large messages reach."""
+        return self.bytes_per_s * self.efficiency
+
+
+@dataclass(frozen=True)
+class Machine:
+    """GPUs, their links and hosts. FLOP/s, bytes/s, bytes, seconds, dollars."""
+
+    name: str
+    device: str
+    gpus_per_node: int
+    memory_bytes: float
+    flops: dict[str, float]
+    """Peak dense FLOP/s: "bf16", and "fp8" and "fp4" where the device has them."""
+    hbm_bytes_per_s: float
+    host_bytes_per_s: float
+    host_memory_bytes: float
+    link: Link
+    nic: Link
+    nodes_per_rack: float
+    oversubscription: float
+    usd_per_gpu_hour: float
+    gemm_efficiency: float
+    gemm_efficiency_fp8: float
+    attention_efficiency: float
+    hbm_efficiency: float
+    kernel_s: float
+    """Head and tail of a kernel beyond its FLOPs and bytes."""
+    reserved_bytes: float
+    """Memory of a GPU that no tensor of the model gets."""
+
+    @property
+    def memory_rate(self) -> float:
+        """Bytes a second that streaming kernels reach."""
+        return self.hbm_bytes_per_s * self.hbm_efficiency
+
+    def matmul_rate(self, precision: str) -> float:
+        """FLOP/s that large matmuls reach; a precision the device lacks runs in bf16."""
+        if precision not in self.flops:
+            return self.flops["bf16"] * self.gemm_efficiency
+        narrow = precision != "bf16"
+        efficiency = self.gemm_efficiency_fp8 if narrow else self.gemm_efficiency
+        return self.flops[precision] * efficiency
+
+    @property
+    def attention_rate(self) -> float:
+        """FLOP/s that a fused attention kernel reaches, in bf16 whatever the matmuls use."""
+        return self.flops["bf16"] * self.attention_efficiency
+
+
+@cache
+def load_machine(name: str) -> Machine:
+    """The machine `clusters/NAME.toml`, or of a path that ends in .toml. Raises FigureError."""
+    path = Path(name) if name.endswith(".toml") else _shipped(name)
+    return _machine(Figures.read(path, KEYS))
+
+
+def known_machines() -> tuple[str, ...]:
+    """Names of the shipped machines that have GPUs."""
+    return tuple(name for name in known_clusters() if name != "cpu")
+
+
+def _shipped(name: str) -> Path:
+    if name not in known_machines():
+        raise FigureError(f'no machine "{name}": known are {", ".join(known_machines())}')
+    return resource(f"clusters/{name}.toml")
+
+
+def _machine(file: Figures) -> Machine:
+    def constant(key: str) -> float:
+        return file.number("constants", key)
+
+    return Machine(
+        name=file.words(TOP, "name"),
+        device=file.words("device", "name"),
+        gpus_per_node=file.whole(TOP, "gpus_per_node"),
+        memory_bytes=file.number("device", "memory_gb") * STACKED_GIGA,
+        flops=_peaks(file),
+        hbm_bytes_per_s=file.number("device", "hbm_gb_per_s") * GIGA,
+        host_bytes_per_s=file.number("device", "host_gb_per_s") * GIGA,
+        host_memory_bytes=file.number("host", "memory_gb") * GIGA,
+        link=_link(file, "gpu_link", file.whole("gpu_link", "gpus")),
+        nic=_link(file, "nic", 0),
+        nodes_per_rack=file.number("rack", "nodes", default=float("inf")),
+        oversubscription=file.number("rack", "oversubscription", default=1.0),
+        usd_per_gpu_hour=file.number(TOP, "usd_per_gpu_hour"),
+        gemm_efficiency=constant("gemm_efficiency"),
+        gemm_efficiency_fp8=file.number(
+            "constants", "gemm_efficiency_fp8", default=constant("gemm_efficiency")
+        ),
+        attention_efficiency=constant("attention_efficiency"),
+        hbm_efficiency=constant("hbm_efficiency"),
+        kernel_s=constant("kernel_us") * MICRO,
+        reserved_bytes=constant("reserved_gb") * GIGA,
+    )
+
+
+def _peaks(file: Figures) -> dict[str, float]:
+    present = file.section("device")
+    return {
+        precision: file.number("device", f"{precision}_tflops") * TERA
+        for precision in ("bf16", "fp8", "fp4")
+        if precision == "bf16" or f"{precision}_tflops" in present
+    }
+
+
+def _link(file: Figures, section: str, gpus: int) -> Link:
+    return Link(
+        bytes_per_s=file.number(section, "gb_per_s") * GIGA,
+        gpus=gpus,
+        latency_s=file.number(section, "latency_us") * MICRO,
+        reduces_in_switch=bool(file.number(section, "reduces_in_switch")),
+        efficiency=file.number("constants", f"{section}_efficiency"),
+    )
+
+
+def constants_of(machine: Machine) -> dict[str, float]:
+    """The fitted constants of a device, by the names they have in its file."""
+    known = {field.name: getattr(machine, field.name) for field in fields(machine)}
+    known |= {
+        "kernel_us": machine.kernel_s / MICRO,
+        "gpu_link_efficiency": machine.link.efficiency,
+        "nic_efficiency": machine.nic.efficiency,
+        "reserved_gb": machine.reserved_bytes / GIGA,
+    }
+    return {name: known[name] for name in CONSTANTS}

@@ -1,0 +1,227 @@
+"""Work of one layer and one micro-batch on one GPU: kernels of each pass, bytes sent.
+
+Matmuls are priced at the shape a rank holds after tensor, context and expert parallelism, so that
+splitting too finely costs what it costs. Attention's core is one fused kernel, causal, whose
+backward pass takes 2.5 times the FLOPs (arXiv 2205.14135). Everything else streams: norms,
+residuals, rotary positions, activations, casts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+
+import numpy as np
+
+from rpeg.cost.architecture import Architecture
+from rpeg.cost.arrays import Array, larger
+from rpeg.cost.collectives import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    POINT_TO_POINT,
+    Group,
+    collective,
+    dispatch,
+)
+from rpeg.cost.hardware import Machine
+from rpeg.cost.kernels import BF16_BYTES, matmul, streamed
+from rpeg.cost.plans import Plans
+
+ATTENTION_BACKWARD = 2.5
+
+MAIN_GRADIENT_BYTES = 8.0
+"""A micro-batch adds to fp32 gradients: reads and writes four bytes a weight."""
+
+ZERO = np.zeros(())
+
+
+def nothing() -> Array:
+    """No time."""
+    return ZERO
+
+
+@dataclass(frozen=True)
+class Work:
+    """Seconds on one GPU, of one micro-batch."""
+
+    forward: Array = field(default_factory=nothing)
+    core: Array = field(default_factory=nothing)
+    """Of `forward`, the core of attention: what selective recomputation repeats."""
+    data_gradient: Array = field(default_factory=nothing)
+    weight_gradient: Array = field(default_factory=nothing)
+    tensor: Array = field(default_factory=nothing)
+    """Collectives of tensor parallelism in the forward pass; the backward pass has as many."""
+    context: Array = field(default_factory=nothing)
+    """Exchange of keys and values in the forward pass; the backward pass has twice as much."""
+    expert: Array = field(default_factory=nothing)
+    """Dispatch and combine of experts in the forward pass; the backward pass has as many."""
+
+    def __add__(self, other: Work) -> Work:
+        return Work(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Work)))
+
+    def times(self, factor: Array | float) -> Work:
+        """So many of it."""
+        return Work(*(getattr(self, f.name) * factor for f in fields(Work)))
+
+
+@dataclass(frozen=True)
+class Pricing:
+    """What layers are priced for. Each method gives the work of one micro-batch."""
+
+    shape: Architecture
+    machine: Machine
+    precision: str
+    """Of matmul inputs: "bf16", "fp8" or "fp4"."""
+    plans: Plans
+    attention: float | Array = 1.0
+    """Share of the device's attention rate that the software's kernel reaches."""
+
+    def plain_layer(self) -> Work:
+        """Attention and an MLP."""
+        work = self.mixer() + self.mlp(self.shape.ffn) + self._tensor_exchange(2)
+        return self._launched(work, PLAIN_HOST_S)
+
+    def mixture_layer(self) -> Work:
+        """Attention, shared experts and routed experts."""
+        experts = self.shape.experts
+        assert experts is not None
+        shared = self.mlp(experts.shared_ffn) if experts.shared_ffn else Work()
+        work = self.mixer() + shared + self.routed() + self._tensor_exchange(1)
+        return self._launched(work, MIXTURE_HOST_S)
+
+    def mixer(self) -> Work:
+        """Attention: projections, the core, norm, residual and rotary positions; the ring of cp."""
+        shape, plans = self.shape, self.plans
+        work = Work()
+        for k, n, split in shape.projections:
+            rows, columns = self._split(k, n, split)
+            work += self._dense(plans.tokens, rows, columns)
+        hidden = 10.0 * shape.hidden / plans.sequence_split
+        rotary = 4.0 * (shape.query_width + shape.kv_width) / plans.tp
+        return work + self._core() + self._stream(plans.tokens * (hidden + rotary), 4)
+
+    def mlp(self, ffn: int) -> Work:
+        """A plain MLP of inner width `ffn`, with norm and residual."""
+        shape, plans = self.shape, self.plans
+        inner = ffn / plans.tp
+        up = inner * (shape.mlp_matrices - 1)
+        work = self._dense(plans.tokens, shape.hidden, up)
+        work += self._dense(plans.tokens, inner, shape.hidden)
+        moved = 10.0 * shape.hidden / plans.sequence_split + 2.0 * (up + inner)
+        return work + self._stream(plans.tokens * moved, 3)
+
+    def routed(self) -> Work:
+        """Router, dispatch, grouped matmuls of the local experts, combine."""
+        shape, plans = self.shape, self.plans
+        experts = shape.experts
+        assert experts is not None
+        sent = plans.tokens / plans.tp * experts.per_token
+        local = experts.number / plans.ep
+        inner = experts.ffn / plans.etp
+        rows = sent * plans.etp / local
+        up = inner * (shape.mlp_matrices - 1)
+        grouped = self._dense(rows, shape.hidden, up) + self._dense(rows, inner, shape.hidden)
+        moved = ROUTING_BYTES * shape.hidden + 2.0 * (up + inner) * plans.etp
+        routing = self._stream(sent * moved, ROUTING_KERNELS)
+        return _grouped(grouped, local, self.machine) + routing + self._exchange(sent)
+
+    def head(self) -> Work:
+        """Logits and cross entropy over a vocabulary that tensor parallelism splits."""
+        shape, plans = self.shape, self.plans
+        columns = shape.vocabulary / plans.tp
+        softmax = self._stream(plans.tokens * columns * LOSS_BYTES, 6)
+        return self._in_bf16()._dense(plans.tokens, shape.hidden, columns) + softmax
+
+    def _in_bf16(self) -> Pricing:
+        """Heads are multiplied in bf16 whatever the layers use."""
+        return replace(self, precision="bf16")
+
+    def _split(self, k: int, n: int, split: bool) -> tuple[Array | float, Array | float]:
+        """A projection's shape on one rank: the side that isn't the hidden state is split."""
+        if not split:
+            return k, n
+        return (k, n / self.plans.tp) if n != self.shape.hidden else (k / self.plans.tp, n)
+
+    def _core(self) -> Work:
+        """Softmax(QK)V: 2·s² multiplications of width q for each sequence, causally halved."""
+        plans = self.plans
+        flops = 2.0 * plans.tokens * plans.seq * self.shape.score_width / plans.tp
+        forward = flops / (self.machine.attention_rate * self.attention) + self.machine.kernel_s
+        ring = (plans.cp - 1.0) * plans.tokens * self.shape.kv_width * BF16_BYTES / plans.tp
+        group = Group.of(self.machine, plans.cp, plans.tp)
+        sent = collective(self.machine, POINT_TO_POINT, ring, group)
+        return Work(
+            forward=forward,
+            core=forward,
+            data_gradient=ATTENTION_BACKWARD * forward,
+            context=np.where(plans.cp > 1, sent, 0.0),
+        )
+
+    def _tensor_exchange(self, blocks: int) -> Work:
+        """All-gather and reduce-scatter (or one all-reduce) around each block."""
+        plans = self.plans
+        size = plans.tokens * self.shape.hidden * BF16_BYTES
+        group = Group.of(self.machine, plans.tp)
+        split = 2.0 * collective(self.machine, ALL_GATHER, size, group)
+        whole = collective(self.machine, ALL_REDUCE, size, group)
+        return Work(tensor=blocks * np.where(plans.sp > 0, split, whole))
+
+    def _exchange(self, sent: Array) -> Work:
+        """Two all-to-alls; within an expert's tensor parallelism, gather and scatter too."""
+        plans = self.plans
+        size = sent * self.shape.hidden * BF16_BYTES
+        across = Group.of(self.machine, plans.ep, plans.etp)
+        copies = self.shape.experts.per_token if self.shape.experts else 1
+        work = 2.0 * dispatch(self.machine, size, across, copies)
+        within = Group.of(self.machine, plans.etp)
+        gathered = collective(self.machine, ALL_GATHER, size * plans.etp, within)
+        return Work(expert=work + 2.0 * gathered)
+
+    def _dense(self, m: Array | float, k: Array | float, n: Array | float) -> Work:
+        """A matmul with weights, in its three passes; fp8 casts its input row- and column-wise."""
+        accumulated = k * n * MAIN_GRADIENT_BYTES / self.machine.memory_rate
+        product = matmul(self.machine, self.precision, m, k, n)
+        narrow = self.precision != "bf16"
+        cast = 4.0 * m * k / self.machine.memory_rate if narrow else ZERO
+        cast_back = 4.0 * m * n / self.machine.memory_rate if narrow else ZERO
+        return Work(
+            forward=product + cast,
+            data_gradient=matmul(self.machine, self.precision, m, n, k) + cast_back,
+            weight_gradient=larger(matmul(self.machine, self.precision, k, m, n), accumulated),
+        )
+
+    def _launched(self, work: Work, host: float) -> Work:
+        """At least the time that the host takes to launch the layer's kernels, in each pass."""
+        return replace(
+            work,
+            forward=larger(work.forward, host / 3.0),
+            data_gradient=larger(work.data_gradient, host / 3.0),
+            weight_gradient=larger(work.weight_gradient, host / 3.0),
+        )
+
+    def _stream(self, moved: Array | float, kernels: float) -> Work:
+        """Memory-bound kernels, twice as much in the backward pass."""
+        forward = streamed(self.machine, moved, kernels)
+        return Work(forward=forward, data_gradient=2.0 * forward)
+
+
+PLAIN_HOST_S, MIXTURE_HOST_S = 0.8e-3, 4.0e-3
+"""Host time of one layer's launches, forward and backward, without CUDA graphs."""
+
+LOSS_BYTES = 12.0
+"""Bytes moved for a logit in the forward pass: fp32 copy, maximum, exponentials, sum."""
+
+ROUTING_BYTES = 16.0
+"""Moved for each element sent: permuted, sorted by expert, and both back, read and written."""
+
+ROUTING_KERNELS = 16
+"""Small kernels of a router and a dispatcher: scores, top-k, histogram, permutation, padding."""
+
+
+def _grouped(one: Work, local: Array, machine: Machine) -> Work:
+    """`local` experts in one launch: their work, with the head and tail of one kernel."""
+    saved = (local - 1.0) * 2.0 * machine.kernel_s
+    return Work(
+        forward=one.forward * local - saved,
+        data_gradient=one.data_gradient * local - saved,
+        weight_gradient=one.weight_gradient * local - saved,
+    )

@@ -1,0 +1,42 @@
+"""Moving weights from trainers to rollout engines: bytes, and the time they take at least.
+
+With trainer and engine on the same GPUs a rank of t·p parts gathers its group (HybridFlow,
+arXiv 2409.19256, table 2). Apart, the receivers' cards bound it, or the senders' where several
+copies leave them. From host memory, buckets pass one host link after another.
+"""
+
+from __future__ import annotations
+
+from rpeg.cost.architecture import Architecture
+from rpeg.cost.arrays import Array, larger
+from rpeg.cost.hardware import Machine
+
+
+def weight_bytes(shape: Architecture, width: float = 2.0) -> float:
+    """All weights at `width` bytes each."""
+    return width * shape.parameters
+
+
+def gathered_bytes(weights: Array, parts: Array, engine_parts: Array) -> Array:
+    """Bytes that a GPU receives to go from `parts` shards to `engine_parts`, on the same GPUs.
+
+    Nothing where the engine splits at least as finely.
+    """
+    more = larger(parts - engine_parts, 0.0)
+    return weights * more / (engine_parts * parts)
+
+
+def apart_s(
+    weights: Array, engine_parts: Array, senders: Array, copies: Array, machine: Machine
+) -> Array:
+    """Seconds between separate pools: receivers take a shard each, senders give every copy."""
+    received = weights / engine_parts / machine.nic.reached
+    sent = weights * copies / senders / machine.nic.reached
+    return larger(received, sent)
+
+
+def from_host_s(weights: float, machine: Machine) -> float:
+    """Seconds from pinned host memory to all engines: every byte passes one host link, then fans
+    out while the next bucket is read.
+    """
+    return weights / machine.host_bytes_per_s

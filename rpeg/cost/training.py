@@ -1,0 +1,207 @@
+"""Time of one optimizer step: pipeline, data parallelism, optimizer.
+
+1F1B over m micro-batches and p stages takes m slots of the slowest stage and (p-1)/v slots of
+bubble, v chunks a rank (arXiv 2104.04473, section 2.2). Gradients are summed once a step, or once a
+micro-batch with split weights (ZeRO-3), under cover of the backward pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rpeg.cost.architecture import Architecture
+from rpeg.cost.arrays import Array, larger, smaller
+from rpeg.cost.collectives import ALL_GATHER, POINT_TO_POINT, REDUCE_SCATTER, Group, collective
+from rpeg.cost.hardware import Machine
+from rpeg.cost.kernels import BF16_BYTES, streamed
+from rpeg.cost.layers import Pricing, Work
+from rpeg.cost.plans import FULL, SELECTIVE, Plans
+
+ADAM_BYTES = 30.0
+"""Moved for a weight: master, two moments and gradient in fp32, read; three written; bf16 out."""
+
+
+@dataclass(frozen=True)
+class Software:
+    """What a generation of frameworks makes of the hardware: the two constants of an era."""
+
+    slowdown: float = 1.0
+    """Time of a step over what its kernels and exposed messages take."""
+    attention: float | Array = 1.0
+    """Share of the device's attention rate that its attention kernels reach."""
+
+
+EXPOSED = 0.3
+"""Share of messages that computation could hide but doesn't."""
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Seconds of one optimizer step and what they consist of; the parts add up to `total`."""
+
+    total: Array
+    compute: Array
+    recompute: Array
+    tensor: Array
+    context: Array
+    expert: Array
+    pipeline: Array
+    """Bubble and messages between stages."""
+    data: Array
+    optimizer: Array
+
+
+def step_time(
+    shape: Architecture,
+    machine: Machine,
+    plans: Plans,
+    precision: str = "bf16",
+    software: Software | None = None,
+) -> StepTime:
+    """The time of a step of each plan; arrays of the plans' shape."""
+    era = software or Software()
+    pricing = Pricing(shape, machine, precision, plans, era.attention)
+    stage, last = _stages(pricing)
+    slowest = _slot(stage + last, plans)
+    layers = _slot(stage, plans)
+    sent = _between_stages(pricing) * EXPOSED
+    bubble = (plans.pp - 1.0) / plans.vpp * (layers.total + sent)
+    count = plans.micro_batches
+    data = _data_parallel(pricing, slowest)
+    optimizer = streamed(machine, ADAM_BYTES * _updated(shape, plans), 10)
+    parts = {
+        "compute": count * slowest.compute,
+        "recompute": count * slowest.recompute,
+        "tensor": count * slowest.tensor,
+        "context": count * slowest.context,
+        "expert": count * slowest.expert,
+        "pipeline": bubble + count * sent,
+        "data": data,
+        "optimizer": optimizer,
+    }
+    scaled = {name: era.slowdown * part for name, part in parts.items()}
+    return StepTime(total=sum(scaled.values(), start=np.zeros(())), **scaled)
+
+
+def forward_time(
+    shape: Architecture,
+    machine: Machine,
+    plans: Plans,
+    precision: str = "bf16",
+    software: Software | None = None,
+) -> Array:
+    """Seconds of a forward pass over the batch: log probabilities, values, scores."""
+    era = software or Software()
+    pricing = Pricing(shape, machine, precision, plans, era.attention)
+    stage, last = _stages(pricing)
+    work = stage + last
+    slot = work.forward + work.tensor * EXPOSED + work.expert + work.context * EXPOSED
+    return np.asarray(era.slowdown * (plans.micro_batches + plans.pp - 1.0) * slot)
+
+
+def _stages(pricing: Pricing) -> tuple[Work, Work]:
+    """Layers of one pipeline rank, and what the last rank has besides."""
+    shape, plans = pricing.shape, pricing.plans
+    layers = Work()
+    if shape.plain_layers:
+        layers += pricing.plain_layer().times(shape.plain_layers)
+    if shape.mixture_layers:
+        layers += pricing.mixture_layer().times(shape.mixture_layers)
+    return layers.times(1.0 / plans.pp), pricing.head()
+
+
+@dataclass(frozen=True)
+class _Slot:
+    """Seconds of one micro-batch on one stage, forward and backward."""
+
+    forward: Array
+    compute: Array
+    recompute: Array
+    tensor: Array
+    context: Array
+    expert: Array
+
+    @property
+    def total(self) -> Array:
+        return self.compute + self.recompute + self.tensor + self.context + self.expert
+
+
+def _slot(work: Work, plans: Plans) -> _Slot:
+    whole = np.where(plans.recompute == FULL, work.forward, 0.0)
+    repeated = np.where(plans.recompute == SELECTIVE, work.core, whole)
+    again = np.where(plans.recompute == FULL, 1.0, 0.0)
+    hidden = smaller(work.context, work.core)
+    context = work.context - hidden * (1.0 - EXPOSED)
+    return _Slot(
+        forward=work.forward,
+        compute=work.forward + work.data_gradient + plans.trained * work.weight_gradient,
+        recompute=repeated,
+        tensor=(2.0 + again) * work.tensor * EXPOSED,
+        context=3.0 * context,
+        expert=(2.0 + again) * work.expert,
+    )
+
+
+def _between_stages(pricing: Pricing) -> Array:
+    """Activations forward and gradients back, over each boundary of a micro-batch."""
+    plans, machine = pricing.plans, pricing.machine
+    size = plans.tokens * pricing.shape.hidden * BF16_BYTES / plans.sequence_split
+    stride = plans.tp * plans.cp * plans.dp
+    sent = collective(machine, POINT_TO_POINT, size, Group.of(machine, plans.pp, stride))
+    return np.where(plans.pp > 1, 2.0 * plans.vpp * sent, 0.0)
+
+
+def local_parameters(shape: Architecture, plans: Plans) -> tuple[Array, Array]:
+    """Weights of a pipeline's end before ZeRO splits them: all but routed experts, and those.
+
+    Each end holds a table of the vocabulary, also where both are tied.
+    """
+    table = float(shape.vocabulary * shape.hidden)
+    ends = np.where(plans.pp > 1, table, float(shape.embedding_parameters))
+    rest = shape.layer_parameters / plans.pp + ends
+    return rest / plans.tp, shape.routed_parameters / (plans.ep * plans.etp * plans.pp)
+
+
+def expert_replicas(plans: Plans) -> Array:
+    """Ranks that hold the same routed experts."""
+    return larger(plans.tp * plans.cp * plans.dp / (plans.ep * plans.etp), 1.0)
+
+
+def _updated(shape: Architecture, plans: Plans) -> Array:
+    """Weights that one rank's optimizer updates."""
+    rest, routed = local_parameters(shape, plans)
+    split = plans.zero >= 1
+    updated: Array = rest / np.where(split, plans.dp * plans.cp, 1.0)
+    updated = updated + routed / np.where(split, expert_replicas(plans), 1.0)
+    return plans.trained * updated
+
+
+def _data_parallel(pricing: Pricing, slot: _Slot) -> Array:
+    """What data parallelism adds beyond the computation that covers it."""
+    plans = pricing.plans
+    gathered, scattered = _weights_moved(pricing)
+    back = slot.total - slot.forward
+    once = _uncovered(gathered, slot.forward) + _uncovered(scattered, back)
+    each = _uncovered(gathered, slot.forward) + _uncovered(gathered + scattered, back)
+    return np.where(plans.zero >= 3, plans.micro_batches * each, plans.trained * once)
+
+
+def _uncovered(sent: Array, cover: Array) -> Array:
+    return larger(sent - cover, 0.0) + EXPOSED * smaller(sent, cover)
+
+
+def _weights_moved(pricing: Pricing) -> tuple[Array, Array]:
+    """Seconds to gather a rank's weights and to scatter its gradients, in bf16."""
+    plans, machine = pricing.plans, pricing.machine
+    rest, routed = local_parameters(pricing.shape, plans)
+    dense = Group.of(machine, plans.dp * plans.cp, plans.tp)
+    sparse = Group.of(machine, expert_replicas(plans), plans.ep * plans.etp)
+
+    def moved(operation: str) -> Array:
+        return collective(machine, operation, rest * BF16_BYTES, dense) + collective(
+            machine, operation, routed * BF16_BYTES, sparse
+        )
+
+    return moved(ALL_GATHER), moved(REDUCE_SCATTER)

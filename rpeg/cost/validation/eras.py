@@ -1,0 +1,122 @@
+"""The two constants of each era, fitted to rows: medians, so that no row weighs more than another.
+
+An era is a generation of frameworks and a precision. Its first constant is a slowdown: time over
+what the model says. Its second is one of `SECOND`, by kind of measurement. For each candidate of
+the second the slowdown is the median of measured over predicted; the candidate with the least mean
+error stays. An era with too few rows takes what its framework has in another precision, or what
+all eras of its kind share.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from rpeg.cost.arrays import Array
+
+SECOND = {"train": "attention", "generate": "sequence_s", "rl_step": "step_s"}
+"""Share of the device's attention rate; host seconds a sequence and step; host seconds a step."""
+
+CANDIDATES: Mapping[str, tuple[float, ...]] = {
+    "train": (0.3, 0.4, 0.5, 0.65, 0.8, 1.0),
+    "generate": (0.0, 1e-6, 2e-6, 4e-6, 8e-6, 16e-6),
+    "rl_step": (0.5e-3, 2e-3, 5e-3, 10e-3, 20e-3, 30e-3),
+}
+"""Values that are tried."""
+
+FEWEST = 3
+"""Rows an era needs for constants of its own."""
+
+COMMON = "common"
+
+
+@dataclass(frozen=True)
+class Era:
+    """The constants of one era."""
+
+    slowdown: float
+    second: float
+
+
+Eras = Mapping[tuple[str, str], Era]
+"""By kind and era."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One measured time: seconds, and what each candidate predicts without a slowdown."""
+
+    kind: str
+    era: str
+    source: str
+    measured: float
+    predicted: Array
+
+
+def fit(times: Iterable[Timed]) -> dict[tuple[str, str], Era]:
+    """Constants of every era among the times, and the common ones of each kind."""
+    groups: dict[tuple[str, str], list[Timed]] = {}
+    for time in times:
+        groups.setdefault((time.kind, time.era), []).append(time)
+    own = {key: _fitted(group) for key, group in groups.items() if len(group) >= FEWEST}
+    kinds = sorted({kind for kind, _ in own})
+    return {**own, **{(kind, COMMON): _shared(kind, own) for kind in kinds}}
+
+
+def chosen(eras: Eras, kind: str, era: str) -> Era:
+    """An era's constants: its own, its framework's in another precision, or the common ones."""
+    if (kind, era) in eras:
+        return eras[kind, era]
+    framework = era.rpartition(" ")[0]
+    near = [key for key in eras if key[0] == kind and key[1].rpartition(" ")[0] == framework]
+    fallback = eras.get((kind, COMMON), Era(1.0, CANDIDATES[kind][3]))
+    return eras[near[0]] if framework and near else fallback
+
+
+def applied(era: Era, time: Timed) -> float:
+    """What the constants make of a time, in seconds."""
+    candidates = np.asarray(CANDIDATES[time.kind])
+    return float(era.slowdown * np.interp(era.second, candidates, time.predicted))
+
+
+def _fitted(times: list[Timed]) -> Era:
+    predicted = np.log(np.stack([time.predicted for time in times]))
+    ratios = np.log([time.measured for time in times])[:, None] - predicted
+    middles = np.median(ratios, axis=0)
+    errors = np.abs(np.exp(middles - ratios) - 1.0).mean(axis=0)
+    best = int(np.argmin(errors))
+    return Era(float(np.exp(middles[best])), CANDIDATES[times[0].kind][best])
+
+
+def _shared(kind: str, eras: Eras) -> Era:
+    mine = [era for key, era in eras.items() if key[0] == kind]
+    slowdown = float(np.median([era.slowdown for era in mine]))
+    return Era(slowdown, float(np.median([era.second for era in mine])))
+
+
+SHIPPED = Path(__file__).parents[1] / "data" / "eras.toml"
+
+
+def shipped_eras() -> dict[tuple[str, str], Era]:
+    """The constants that this version ships."""
+    table = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
+    return {
+        (kind, era): Era(constants["slowdown"], constants[SECOND[kind]])
+        for kind, eras in table.items()
+        for era, constants in eras.items()
+    }
+
+
+def as_toml(eras: Eras) -> str:
+    """The text that `shipped_eras` reads."""
+    lines = ["# Two constants an era, written by: rpeg validate-model --write-eras FILE", ""]
+    for kind, era in sorted(eras):
+        constants = eras[kind, era]
+        second = f"{SECOND[kind]} = {constants.second:.6g}"
+        lines.append(f'["{kind}"."{era}"]')
+        lines += [f"slowdown = {constants.slowdown:.4f}", second, ""]
+    return "\n".join(lines)

@@ -1,0 +1,313 @@
+"""From a record to what the model takes: architecture, machine, precision, era, layout."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rpeg.cost.architecture import Architecture, Experts, Latent
+from rpeg.cost.architecture_files import find
+from rpeg.cost.hardware import Machine, load_machine
+from rpeg.cost.plans import FULL, NO_RECOMPUTE, SELECTIVE, Plans
+from rpeg.cost.validation import megatron
+from rpeg.cost.validation.rows import Row, Unknown
+
+MACHINES = (
+    ("gb300", "gb300"),
+    ("gb200", "gb200"),
+    ("gh200", "gh200"),
+    ("b300", "b300"),
+    ("b200", "b200"),
+    ("h200", "h200"),
+    ("h100", "h100"),
+    ("h800", "h800"),
+    ("h20", "h20"),
+    ("a100-40", "a100_40gb"),
+    ("a100 40", "a100_40gb"),
+    ("a100", "a100"),
+    ("a800", "a800"),
+    ("mi300", "mi300x"),
+    ("mi325", "mi325x"),
+    ("mi350", "mi350x"),
+    ("mi355", "mi355x"),
+    ("l40s", "l40s"),
+    ("a6000", "a6000"),
+    ("v100", "v100"),
+)
+"""What a record's GPU is called, and our machine; the first that fits counts."""
+
+
+def machine(row: Row) -> Machine:
+    """The record's machine, with its own node size and network. Raises Unknown."""
+    hardware = row.table("hardware")
+    name = f"{hardware.get('gpu_class', '')} {hardware.get('gpu', '')}".lower()
+    if not name.strip():
+        raise Unknown("no hardware.gpu")
+    found = next((ours for theirs, ours in MACHINES if theirs in name), None)
+    if found is None:
+        raise Unknown(f"no machine for {hardware.get('gpu')}")
+    if "alps" in str(hardware.get("system", "")).lower():
+        found = "alps"
+    return _own_network(load_machine(found), row)
+
+
+def _own_network(known: Machine, row: Row) -> Machine:
+    node = int(row.number("hardware", "gpus_per_node") or known.gpus_per_node)
+    link = known.link
+    if link.gpus <= 16:
+        link = replace(link, gpus=min(node, 8))
+    rate = _card_rate(str(row.table("hardware").get("interconnect", "")))
+    nic = replace(known.nic, bytes_per_s=rate / node) if rate else known.nic
+    if "EFA" in str(row.table("hardware").get("interconnect", "")):
+        nic = replace(nic, latency_s=EFA_LATENCY_S)
+    return replace(known, gpus_per_node=node, link=link, nic=nic)
+
+
+EFA_LATENCY_S = 50e-6
+"""A hop through Elastic Fabric Adapters takes several times that of InfiniBand."""
+
+
+def _card_rate(text: str) -> float | None:
+    """Bytes a second of a node's cards together, where the text tells."""
+    if found := re.search(r"([\d.]+)\s*Gb/s per node", text):
+        return float(found[1]) / 8 * 1e9
+    if found := re.search(r"(\d+)\s*x\s*([\d.]+)\s*Gb/s", text):
+        return int(found[1]) * float(found[2]) / 8 * 1e9
+    if found := re.search(r"(\d+)\s*x\s*([\d.]+)\s*GB/s (?:EFA|RoCE|IB)", text):
+        return int(found[1]) * float(found[2]) * 1e9
+    return None
+
+
+def precision(row: Row) -> str:
+    """ "bf16", "fp8" or "fp4": of matmuls. Sources that don't say so mean 16 bits."""
+    text = row.text("precision")
+    if "fp4" in text:
+        return "fp4"
+    return "fp8" if "fp8" in text else "bf16"
+
+
+FAMILIES = (
+    ("bridge", "bridge"),
+    ("ptd-p", "megatron-2021"),
+    ("maxtext", "jax"),
+    ("pax", "jax"),
+    ("jax", "jax"),
+    ("prime-rl", "fsdp2"),
+    ("fsdp2", "fsdp2"),
+    ("torchtitan", "fsdp2"),
+    ("composer", "fsdp"),
+    ("fsdp", "fsdp"),
+    ("zero-3", "deepspeed"),
+    ("deepspeed", "deepspeed"),
+    ("internevo", "megatron-2021"),
+    ("megatron", "megatron"),
+    ("nemo", "megatron"),
+    ("nvidia", "megatron"),
+    ("mxnet", "megatron"),
+    ("ngc", "megatron"),
+)
+"""What a record calls its framework, and its generation; the first that fits counts."""
+
+
+def family(row: Row) -> str:
+    """The generation of the record's training framework."""
+    text = row.text("framework")
+    return next((name for word, name in FAMILIES if word in text), "other")
+
+
+def era(row: Row) -> str:
+    """Framework generation and precision: what two constants are fitted for."""
+    return f"{family(row)} {precision(row)}"
+
+
+PLAIN_MLP = ("gpt", "mpt", "nemotron", "opt", "bert", "bloom", "falcon", "t5", "megatron", "turing")
+DEFAULT_VOCABULARY = 51200
+
+
+def architecture(row: Row) -> Architecture:
+    """The record's model, what it leaves out taken from a shipped one. Raises Unknown."""
+    model = row.table("model")
+    name = str(model.get("name", ""))
+    known = find(name)
+    layers, hidden = row.number("model", "layers"), row.number("model", "hidden")
+    if layers is None or hidden is None:
+        if known is None:
+            raise Unknown("no model.layers and no architecture of that name")
+        return known
+    if known and (known.layers, known.hidden) != (layers, hidden):
+        known = None
+    return _described(row, known, name)
+
+
+def _described(row: Row, known: Architecture | None, name: str) -> Architecture:
+    def one(key: str, fallback: float) -> int:
+        return int(row.number("model", key) or fallback)
+
+    extra = row.table("model").get("extra") or {}
+    if extra.get("hybrid"):
+        raise Unknown("state-space layers aren't modelled")
+    hidden = one("hidden", 0)
+    heads = one("heads", known.heads if known else hidden // 128)
+    plain = any(word in name.lower() for word in PLAIN_MLP) and "oss" not in name.lower()
+    gated = known.gated if known else not plain
+    ffn = one("ffn", known.ffn if known else (4 * hidden if plain else hidden * 8 // 3))
+    return Architecture(
+        name=name,
+        layers=one("layers", 0),
+        hidden=hidden,
+        ffn=ffn,
+        heads=heads,
+        kv_heads=one("kv_heads", known.kv_heads if known else heads),
+        head_width=one("head_dim", known.head_width if known else hidden // heads),
+        vocabulary=one("vocab", known.vocabulary if known else DEFAULT_VOCABULARY),
+        gated=gated,
+        tied=known.tied if known else plain,
+        positions=known.positions if known else 0,
+        experts=_experts(row, known, ffn, extra),
+        latent=known.latent if known else _latent(extra),
+    )
+
+
+def _experts(
+    row: Row, known: Architecture | None, ffn: int, extra: dict[str, Any]
+) -> Experts | None:
+    number, each = row.number("model", "experts"), row.number("model", "topk")
+    if not number or not each:
+        return known.experts if known else None
+    before = known.experts if known else None
+    return Experts(
+        number=int(number),
+        per_token=int(each),
+        ffn=int(row.number("model", "moe_ffn") or (before.ffn if before else ffn)),
+        shared_ffn=int(
+            row.number("model", "shared_expert_ffn") or (before.shared_ffn if before else 0)
+        ),
+        dense_layers=int(extra.get("first_k_dense") or (before.dense_layers if before else 0)),
+        every=before.every if before else 1,
+    )
+
+
+def _latent(extra: dict[str, Any]) -> Latent | None:
+    if not extra.get("kv-lora-rank"):
+        return None
+    return Latent(
+        q_rank=int(extra.get("q-lora-rank") or 0),
+        kv_rank=int(extra["kv-lora-rank"]),
+        nope_width=int(extra["qk-head-dim"]),
+        rope_width=int(extra["qk-pos-emb-head-dim"]),
+        value_width=int(extra["v-head-dim"]),
+    )
+
+
+def zero(row: Row) -> int:
+    """Which ZeRO stage the record uses; Megatron's distributed optimizer is stage 1."""
+    text = str(row.table("parallelism").get("zero", "")).lower()
+    if "fsdp" in text or "zero-3" in text or "zero3" in text or text == "3":
+        return 3
+    if "zero-2" in text or text == "2":
+        return 2
+    return 1
+
+
+def recompute(row: Row) -> int:
+    """What the record recomputes in the backward pass."""
+    text = row.text("recompute")
+    if "none" in text or "false" in text:
+        return NO_RECOMPUTE
+    if "full" in text or text in ("recompute", "offload", "checkpoint=true"):
+        return FULL
+    if "selective" in text or "core_attn" in text:
+        return SELECTIVE
+    untold = "ptd-p" in row.text("framework") or row.text("framework") == "zero-3"
+    return FULL if untold else NO_RECOMPUTE
+
+
+@dataclass(frozen=True)
+class Run:
+    """A training step that a record describes."""
+
+    shape: Architecture
+    machine: Machine
+    plans: Plans
+    precision: str
+    era: str
+    gpus: float
+
+    @property
+    def tokens(self) -> float:
+        """Of one optimizer step."""
+        return float(self.plans.batch * self.plans.seq)
+
+
+LORA_SHARE = 0.005
+"""Trained weights of a low-rank adapter over all weights."""
+
+
+def run(row: Row) -> Run:
+    """The record's training step. Raises Unknown."""
+    shape, hardware = architecture(row), machine(row)
+    arguments = row.fields.get("args") or {}
+    if arguments:
+        shape = megatron.shaped(shape, arguments, int(row.number("parallelism", "tp") or 1))
+    gpus, seq = _count(row, hardware), row.needed("lengths", "seq")
+    stage = megatron.stage(arguments) if arguments else zero(row)
+    degrees = {name: row.number("parallelism", name) for name in ("tp", "pp", "cp", "ep", "etp")}
+    if degrees["tp"] is None and stage < 3 and not arguments:
+        raise Unknown("no parallelism.tp")
+    tp, pp, cp, ep, etp = (value or 1.0 for value in degrees.values())
+    dp = max(gpus / (tp * pp * cp), 1.0)
+    micro, batch = _batch(row, dp)
+    plans = Plans.of(
+        tp=tp,
+        pp=pp,
+        vpp=_chunks(row, shape, pp),
+        dp=dp,
+        cp=cp,
+        ep=ep,
+        etp=etp,
+        micro=micro,
+        batch=batch,
+        seq=seq,
+        sp=_sequence_parallel(row, tp),
+        zero=stage,
+        recompute=megatron.recompute(arguments) if arguments else recompute(row),
+        trained=LORA_SHARE if "lora" in row.text("task") else 1.0,
+    )
+    return Run(shape, hardware, plans, precision(row), era(row), gpus)
+
+
+def _count(row: Row, hardware: Machine) -> float:
+    """GPUs of the run; Megatron's tests take one node where nothing else is said."""
+    told = row.number("hardware", "count")
+    if told is None and row.fields.get("args"):
+        return float(hardware.gpus_per_node)
+    return row.needed("hardware", "count")
+
+
+def _batch(row: Row, dp: float) -> tuple[float, float]:
+    """Sequences of a micro-batch and of a step. Raises Unknown."""
+    micro, batch = row.number("batch", "micro"), row.number("batch", "global")
+    several = (row.number("batch", key) for key in ("grad_accum", "micro_num", "micro_batches"))
+    count = next((value for value in several if value), None)
+    if batch is None:
+        if micro is None or count is None:
+            raise Unknown("no batch.global")
+        return micro, micro * count * dp
+    if micro is None:
+        micro = batch / (dp * count) if count else 1.0
+    return max(micro, 1.0), batch
+
+
+def _chunks(row: Row, shape: Architecture, pp: float) -> float:
+    value = row.number("parallelism", "vpp") or 1.0
+    if "layer" in str(row.table("parallelism").get("vpp", "")):
+        return max(shape.layers / pp / value, 1.0)
+    return value if pp > 1 else 1.0
+
+
+def _sequence_parallel(row: Row, tp: float) -> float:
+    told = row.table("parallelism").get("sp")
+    if told is None:
+        return 1.0 if tp > 1 else 0.0
+    return 0.0 if str(told).lower() in ("false", "0") else 1.0

@@ -1,0 +1,93 @@
+"""Generation: offline throughput, static batches, latencies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rpeg.cost.arrays import Array
+from rpeg.cost.generation import Engine, Requests, Serving, batch_time, generation_time
+from rpeg.cost.validation.facts import architecture, machine, precision
+from rpeg.cost.validation.rows import Row, Unknown
+
+FIELDS = (
+    *("hardware.gpu", "model.layers", "model.hidden", "parallelism.tp"),
+    *("lengths.prompt", "lengths.response"),
+)
+"""And batch.global, or batch.num_requests."""
+
+ENGINES = (
+    ("tensorrt-llm", "trtllm"),
+    ("vllm", "vllm"),
+    ("sglang", "sglang"),
+    ("megatron", "mcore"),
+)
+
+
+def era(row: Row) -> str:
+    """Engine generation and precision."""
+    text = row.text("framework")
+    name = next((name for word, name in ENGINES if word in text), "other")
+    return f"{name} {precision(row)}"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a record generates."""
+
+    serving: Serving
+    requests: Requests
+    static: bool
+    replicas: float
+    gpus: float
+
+    def seconds(self, engine: Engine) -> Array:
+        """Of the whole job, for each constant of the engine."""
+        time = batch_time if self.static else generation_time
+        return time(self.serving, self.requests, engine)
+
+
+def job(row: Row) -> Job:
+    """Raises Unknown."""
+    shape, hardware = architecture(row), machine(row)
+    tp = row.needed("parallelism", "tp")
+    pp = row.number("parallelism", "pp") or 1.0
+    prompt = row.needed("lengths", "prompt")
+    response = row.needed("lengths", "response")
+    number = row.number("batch", "num_requests")
+    batch = row.number("batch", "global")
+    if number is None and batch is None:
+        raise Unknown("no batch.global or batch.num_requests")
+    cache = 1.0 if "kv cache fp8" in row.text("precision") else 2.0
+    kind = precision(row)
+    if kind != "bf16" and kind not in hardware.flops:
+        kind = "bf16"
+    replicas = row.number("parallelism", "dp") or 1.0
+    each = (number or batch or 1.0) / (replicas if number else 1.0)
+    return Job(
+        serving=Serving.of(shape, hardware, tp, pp, kind, cache),
+        requests=Requests.of(each, prompt, response),
+        static=number is None,
+        replicas=replicas if number else 1.0,
+        gpus=tp * pp,
+    )
+
+
+def quantity(row: Row, name: str, unit: str, seconds: float) -> float:
+    """What a record calls `name`, in its unit, from the seconds of its job. Raises Unknown."""
+    case = job(row)
+    tokens = float(case.requests.number * case.requests.mean) * case.replicas
+    response = float(case.requests.mean)
+    forms = {
+        "output_tokens_per_s": tokens / seconds,
+        "output_tokens_per_s_per_gpu": tokens / seconds / case.gpus,
+        "throughput_tok_per_sec": tokens / seconds,
+        "request_throughput": float(case.requests.number) * case.replicas / seconds,
+    }
+    times = ("first_token_latency", "end_to_end_latency", "avg_latency_ms", "p50_latency_ms")
+    if name in times:
+        return seconds * (1000.0 if unit == "ms" else 1.0)
+    if name == "tpot_ms_per_tok":
+        return seconds / response * 1000.0
+    if name not in forms:
+        raise Unknown(f"{name} isn't a rate or time of generation")
+    return forms[name]

@@ -1,0 +1,26 @@
+"""Single kernels: matrix products and streams, as micro-benchmarks measure them."""
+
+from __future__ import annotations
+
+from rpeg.cost.kernels import matmul
+from rpeg.cost.validation.facts import machine
+from rpeg.cost.validation.rows import Row, Unknown
+
+FIELDS = ("hardware.gpu", "shape")
+
+STREAMS = ("copy", "mul", "add", "triad", "dot")
+
+
+def quantity(row: Row, name: str, unit: str) -> float:
+    """TFLOP/s of a product, or TB/s of a stream. Raises Unknown."""
+    known = machine(row)
+    if name in STREAMS and unit == "TB/s":
+        return known.memory_rate / 1e12
+    if name != "gemm":
+        raise Unknown("a fact of the hardware, which the model is given")
+    shape = row.fields.get("shape")
+    if not shape:
+        raise Unknown("no shape")
+    m, n, k = (float(side) for side in shape)
+    precision = "fp8" if "fp8" in row.text("fact") else "bf16"
+    return 2.0 * m * n * k / float(matmul(known, precision, m, k, n)) / 1e12

@@ -1,0 +1,55 @@
+"""Peak memory of training, as an allocator or a driver reports it."""
+
+from __future__ import annotations
+
+from rpeg.cost.memory import Keeping, Memory, last_rank, training_memory
+from rpeg.cost.validation import megatron
+from rpeg.cost.validation.facts import Run, family, run
+from rpeg.cost.validation.rows import Row, Unknown
+
+FIELDS = (
+    *("hardware.gpu", "hardware.count", "model.layers", "model.hidden", "parallelism.tp"),
+    *("batch.global", "batch.micro", "lengths.seq"),
+)
+
+UNITS = {"bytes": 1.0, "GB": 1e9, "GiB": 2.0**30, "MB": 1e6, "MiB": 2.0**20}
+
+PEAKS = ("peak_allocated", "peak_memory", "peak_memory_usage", "gpu_memory", "real_total")
+BETWEEN_STEPS = (
+    *("allocated_after_step", "memory_allocated", "real_model_states", "params_and_optimizer"),
+)
+ACTIVATIONS = ("activations", "real_activations")
+
+
+def quantity(row: Row, name: str, unit: str) -> float:
+    """What a record calls `name`, in its unit. Raises Unknown."""
+    if unit not in UNITS:
+        raise Unknown(f"unit {unit}")
+    case = run(row)
+    memory = _memory(row, case)
+    if name in PEAKS:
+        outside = case.machine.reserved_bytes if name == "gpu_memory" else 0.0
+        return (float(memory.total) + outside) / UNITS[unit]
+    if name in BETWEEN_STEPS:
+        return float(memory.states) / UNITS[unit]
+    if name in ACTIVATIONS:
+        return float(memory.activations) / UNITS[unit]
+    raise Unknown(f"{name} isn't a memory of training")
+
+
+def _memory(row: Row, case: Run) -> Memory:
+    """Of the rank that the source looked at: Megatron logs its last one."""
+    arguments = row.fields.get("args")
+    if arguments:
+        return last_rank(case.shape, case.plans, megatron.keeping(arguments))
+    return training_memory(case.shape, case.plans, _keeping(row))
+
+
+def _keeping(row: Row) -> Keeping:
+    """By generation: gradients in bf16, losses in chunks; 2022 kept scores and masks."""
+    kind = family(row)
+    if row.fields.get("execution"):
+        return Keeping(gradient=4.0, fused_attention=False, dropout=True)
+    if kind == "fsdp2":
+        return Keeping(logit=0.0)
+    return Keeping(gradient=2.0 if kind in ("megatron", "bridge") else 4.0)

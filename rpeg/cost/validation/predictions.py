@@ -1,0 +1,183 @@
+"""Every quantity of a record beside what the model says, or why it says nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rpeg.cost.arrays import Array
+from rpeg.cost.generation import Engine
+from rpeg.cost.training import Software
+from rpeg.cost.validation import collective, facts, generate, hardware, memory, rl_step, train
+from rpeg.cost.validation.eras import CANDIDATES, Eras, Timed, applied, chosen
+from rpeg.cost.validation.rows import Row, Unknown
+
+FIELDS = {
+    "train": train.FIELDS,
+    "memory": memory.FIELDS,
+    "generate": generate.FIELDS,
+    "rl_step": rl_step.FIELDS,
+    "collective": collective.FIELDS,
+    "hardware": hardware.FIELDS,
+}
+"""What a record of each kind needs to be predicted."""
+
+MAIN = {
+    "train": (
+        *("step_time", "tokens_per_s", "tokens_per_s_per_gpu", "samples_per_s"),
+        *("days_300B_tokens", "model_tflops_per_gpu", "hw_tflops_per_gpu", "mfu"),
+    ),
+    "generate": (
+        *("output_tokens_per_s", "output_tokens_per_s_per_gpu", "throughput_tok_per_sec"),
+        *("first_token_latency", "end_to_end_latency", "request_throughput"),
+    ),
+    "rl_step": ("step_time",),
+}
+"""The quantity of a record that constants are fitted to: the first that it has."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One quantity of a record."""
+
+    row: Row
+    quantity: str
+    unit: str
+    measured: float
+    predicted: float | None
+    reason: str = ""
+    """Why there is no prediction."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "id": self.row.id,
+            "kind": self.row.kind,
+            "quantity": self.quantity,
+            "unit": self.unit,
+            "measured": self.measured,
+            "predicted": self.predicted,
+            "reason": self.reason,
+        }
+
+    @property
+    def error(self) -> float:
+        """|predicted / measured - 1|; only where there is a prediction."""
+        assert self.predicted is not None
+        return abs(self.predicted / self.measured - 1.0)
+
+
+def outcomes(row: Row, eras: Eras, timed: Timed | None) -> list[Outcome]:
+    """All numeric quantities of a record; `timed` is what `timing` gives for it."""
+    found = []
+    for name, entry in row.table("measured").items():
+        value, unit = entry.get("value"), str(entry.get("unit", ""))
+        if isinstance(value, (int, float)) and value > 0:
+            found.append(_outcome(row, name, unit, float(value), eras, timed))
+    return found
+
+
+def _outcome(
+    row: Row, name: str, unit: str, value: float, eras: Eras, timed: Timed | None
+) -> Outcome:
+    try:
+        predicted = _predict(row, name, unit, eras, timed)
+    except Unknown as why:
+        return Outcome(row, name, unit, value, None, str(why))
+    return Outcome(row, name, unit, value, predicted)
+
+
+def _predict(row: Row, name: str, unit: str, eras: Eras, timed: Timed | None) -> float:
+    if row.kind in ("train", "memory") and is_memory(name, unit):
+        return memory.quantity(row, name, unit)
+    simple: dict[str, Callable[[Row, str, str], float]] = {
+        "collective": collective.quantity,
+        "hardware": hardware.quantity,
+    }
+    if row.kind in simple:
+        return simple[row.kind](row, name, unit)
+    if row.kind == "rl_step":
+        return rl_step.quantity(row, name, unit, *_rl_constants(row, eras))
+    if row.kind == "memory":
+        raise Unknown("times of tests of tiny models mean nothing")
+    if row.kind not in FIELDS:
+        raise Unknown(f"kind {row.kind}")
+    if timed is None:
+        raise Unknown(why_untimed(row))
+    seconds = applied(chosen(eras, timed.kind, timed.era), timed)
+    forms = {"train": train.quantity, "generate": generate.quantity}
+    return forms[row.kind](row, name, unit, seconds)
+
+
+def is_memory(name: str, unit: str) -> bool:
+    """Whether a quantity is bytes that are held, in whatever unit."""
+    known = (*memory.PEAKS, *memory.BETWEEN_STEPS, *memory.ACTIVATIONS, "peak_reserved")
+    return name in known and unit in memory.UNITS
+
+
+def era_of(row: Row) -> str:
+    """The era of a record, by its kind."""
+    if row.kind == "rl_step":
+        return f"{row.text('framework').split(' ')[0]} {facts.precision(row)}"
+    return generate.era(row) if row.kind == "generate" else facts.era(row)
+
+
+def _rl_constants(row: Row, eras: Eras) -> tuple[Engine, Software]:
+    """One slowdown for all phases, and the engine's time of a step."""
+    era = chosen(eras, "rl_step", era_of(row))
+    return Engine(era.slowdown, step_s=era.second), Software(era.slowdown)
+
+
+def timings(rows: Iterable[Row]) -> dict[str, Timed]:
+    """What constants are fitted to, by the record's id: records that have all it takes."""
+    found = {}
+    for row in rows:
+        try:
+            found[row.id] = timing(row)
+        except Unknown:
+            continue
+    return found
+
+
+def why_untimed(row: Row) -> str:
+    """The reason why a record has no timing."""
+    try:
+        timing(row)
+    except Unknown as why:
+        return str(why)
+    return "no time that constants could be fitted to"
+
+
+def timing(row: Row) -> Timed:
+    """A record's main quantity in seconds, and each candidate's. Raises Unknown."""
+    if row.kind not in MAIN:
+        raise Unknown(f"no time of {row.kind}")
+    measured = row.table("measured")
+    name = next((name for name in MAIN[row.kind] if name in measured), None)
+    if name is None:
+        raise Unknown(f"{', '.join(measured)}: not a time of a whole {row.kind}")
+    unit, value = str(measured[name].get("unit", "")), float(measured[name]["value"])
+    return Timed(row.kind, era_of(row), row.source, _seconds(row, name, unit, value), _tried(row))
+
+
+def _seconds(row: Row, name: str, unit: str, value: float) -> float:
+    """The measured time: quantities are proportional to seconds, or to their inverse."""
+    if row.kind == "rl_step":
+        return value / 1000.0 if unit == "ms" else value
+    forms = {"train": train.quantity, "generate": generate.quantity}
+    one, two = (forms[row.kind](row, name, unit, seconds) for seconds in (1.0, 2.0))
+    return value / one if two > one else one / value
+
+
+def _tried(row: Row) -> Array:
+    """Seconds that each candidate predicts, without a slowdown."""
+    second = np.asarray(CANDIDATES[row.kind])
+    if row.kind == "train":
+        return train.seconds(row, Software(attention=second))
+    if row.kind == "generate":
+        return generate.job(row).seconds(Engine(sequence_s=second))
+    case = rl_step.job(row)
+    return case.seconds(Engine(step_s=second), Software()).total

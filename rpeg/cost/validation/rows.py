@@ -1,0 +1,106 @@
+"""Published measurements as records, one JSON object a line.
+
+A record has `id`, `kind`, `source` {url, locator}, and what was run: `hardware`, `model`,
+`parallelism`, `batch`, `lengths`, `precision`, `framework`; `measured` maps names to
+{value, unit}. A field that the source doesn't tell is null or absent.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+TABLES = ("hardware", "model", "parallelism", "batch", "lengths", "measured", "source")
+
+
+class RowError(ValueError):
+    """A record that isn't in form; the text has file and line."""
+
+
+class Unknown(Exception):
+    """A record can't be predicted; the text says why, in a few words."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One record. Its tables are never None, their values never null."""
+
+    id: str
+    kind: str
+    fields: Mapping[str, Any]
+
+    def table(self, name: str) -> Mapping[str, Any]:
+        """A table of the record without its nulls."""
+        return self.tables[name]
+
+    @cached_property
+    def tables(self) -> dict[str, dict[str, Any]]:
+        """All of them."""
+        given = {name: self.fields.get(name) or {} for name in TABLES}
+        return {
+            name: {key: value for key, value in table.items() if value is not None}
+            for name, table in given.items()
+        }
+
+    def text(self, name: str) -> str:
+        """A field as lower-case text; empty where absent."""
+        return str(self.fields.get(name) or "").lower()
+
+    def number(self, table: str, key: str) -> float | None:
+        """A number of a table, also where it is written as text; None where there is none."""
+        value = self.table(table).get(key)
+        if isinstance(value, bool) or value is None:
+            return None
+        if isinstance(value, (int, float)):
+            return float(value)
+        found = re.match(r"\s*\d+(\.\d+)?", str(value))
+        return float(found[0]) if found else None
+
+    def needed(self, table: str, key: str) -> float:
+        """The same. Raises Unknown where there is none."""
+        value = self.number(table, key)
+        if value is None:
+            raise Unknown(f"no {table}.{key}")
+        return value
+
+    @property
+    def source(self) -> str:
+        """Who published it: "owner/repository", or the first words of another source."""
+        return publisher(str(self.table("source").get("url", "unnamed")))
+
+
+def publisher(url: str) -> str:
+    """What a URL keeps over pages: "owner/repository", or the host."""
+    if "://" not in url:
+        return url.split(",")[0].split("(")[0].strip()[:40]
+    parts = url.split("://")[1].split("/")
+    if parts[0] in ("github.com", "huggingface.co", "raw.githubusercontent.com"):
+        return "/".join(parts[1:3])
+    return parts[0]
+
+
+def read_rows(folder: Path) -> list[Row]:
+    """The records of every *.jsonl below `folder`, in order. Raises RowError."""
+    files = sorted(folder.rglob("*.jsonl"))
+    if not files:
+        raise RowError(f"{folder}: no *.jsonl below it")
+    return [row for path in files for row in _read(path)]
+
+
+def _read(path: Path) -> Iterator[Row]:
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            fields = json.loads(line)
+        except ValueError as error:
+            raise RowError(f"{path}:{number}: not JSON: {error}") from error
+        if not isinstance(fields, dict):
+            raise RowError(f"{path}:{number}: not an object")
+        if "measured" in fields and "kind" in fields and "id" in fields:
+            yield Row(str(fields["id"]), str(fields["kind"]), fields)

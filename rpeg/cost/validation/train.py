@@ -1,0 +1,59 @@
+"""Training steps: time in whatever form a source gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rpeg.cost.arrays import Array
+from rpeg.cost.training import Software, step_time
+from rpeg.cost.validation.facts import Run, family, run
+from rpeg.cost.validation.rows import Row, Unknown
+
+FIELDS = (
+    *("hardware.gpu", "hardware.count", "model.layers", "model.hidden", "parallelism.tp"),
+    *("batch.global", "batch.micro", "lengths.seq"),
+)
+"""Without these a step isn't predicted; the layout may be a stage of ZeRO instead of tp."""
+
+TRILLION = 1e12
+
+CAUSAL = ("bridge", "fsdp2")
+"""Generations that count attention as causal in what they call model FLOPs; others count all."""
+
+
+def seconds(row: Row, software: Software) -> Array:
+    """Of one optimizer step, for each attention share of the software. Raises Unknown."""
+    case = run(row)
+    return step_time(case.shape, case.machine, case.plans, case.precision, software).total
+
+
+def model_flops(case: Run, causal: bool) -> float:
+    """Of a step, as reports of utilisation count them: forward and backward, no recomputation."""
+    squares = case.tokens * float(case.plans.seq) * (1 if causal else 2)
+    return 3.0 * case.shape.forward_flops(case.tokens, squares)
+
+
+def quantity(row: Row, name: str, unit: str, step: float) -> float:
+    """What a record calls `name`, in its unit, from the seconds of a step. Raises Unknown."""
+    case = run(row)
+    rate = case.tokens / step
+    flops = model_flops(case, family(row) in CAUSAL) / step / case.gpus
+    peak = case.machine.flops.get(case.precision, case.machine.flops["bf16"])
+    repeated = 4.0 / 3.0 if case.plans.recompute == 2 else 1.0
+    forms: dict[str, Callable[[], float]] = {
+        "step_time": lambda: step,
+        "tokens_per_s": lambda: rate,
+        "tokens_per_s_per_gpu": lambda: rate / case.gpus,
+        "samples_per_s": lambda: float(case.plans.batch) / step,
+        "model_tflops_per_gpu": lambda: flops / TRILLION,
+        "hw_tflops_per_gpu": lambda: flops * repeated / TRILLION,
+        "days_300B_tokens": lambda: 300e9 / rate / 86400,
+        "mfu": lambda: flops / peak,
+        "hfu": lambda: flops * repeated / peak,
+    }
+    if name not in forms:
+        raise Unknown(f"{name} isn't a time of a step")
+    value = forms[name]()
+    if unit == "ms":
+        return 1000.0 * value
+    return 100.0 * value if name in ("mfu", "hfu") and unit.startswith("%") else value

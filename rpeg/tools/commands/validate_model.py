@@ -1,0 +1,61 @@
+"""`rpeg validate-model`: the cost model against published measurements."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from rpeg.tools.console import OK, Failure
+
+HELP = "compare the cost model with published measurements"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.add_argument(
+        "folder",
+        nargs="?",
+        type=Path,
+        metavar="DIR",
+        help="folder of *.jsonl records; without it, the records that RPEG ships",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every prediction there")
+    parser.add_argument(
+        "--write-eras",
+        type=Path,
+        metavar="FILE",
+        help="write the constants of every era, fitted to the records, as TOML",
+    )
+    parser.add_argument("--worst", type=int, default=0, metavar="N", help="list the N worst")
+    parser.epilog = "docs/cost-model.md tells what is predicted and how records are written."
+
+
+def run(options: argparse.Namespace) -> int:
+    """Predicts, prints, writes."""
+    from rpeg.cost.validation.eras import as_toml
+    from rpeg.cost.validation.rows import RowError
+    from rpeg.cost.validation.validate import validate
+    from rpeg.tools.views.validation import text
+
+    folder: Path | None = options.folder
+    if folder is not None and not folder.is_dir():
+        raise Failure(f"{folder}: not a folder")
+    try:
+        found = validate(folder)
+    except RowError as error:
+        raise Failure(str(error)) from None
+    sys.stdout.write(text(found, options.worst))
+    if options.json:
+        _write(options.json, json.dumps([o.as_dict() for o in found.outcomes], indent=1) + "\n")
+    if options.write_eras:
+        _write(options.write_eras, as_toml(found.fitted))
+    return OK
+
+
+def _write(path: Path, content: str) -> None:
+    try:
+        path.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror}") from None

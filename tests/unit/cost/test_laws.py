@@ -1,0 +1,129 @@
+"""Laws that a cost has to keep, whatever its constants."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rpeg.cost.collectives import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    ALL_TO_ALL,
+    REDUCE_SCATTER,
+    Group,
+    bus_factor,
+    collective,
+)
+from rpeg.cost.generation import Engine, Requests, Serving, generation_time
+from rpeg.cost.memory import training_memory
+from rpeg.cost.plans import Plans
+from rpeg.cost.training import step_time
+from tests.unit.cost.figures import DENSE, H100, MIXTURE, faster, plans
+
+SHAPES = st.sampled_from([DENSE, MIXTURE])
+FACTORS = st.floats(1.0, 8.0)
+LAYOUTS = st.fixed_dictionaries(
+    {
+        "tp": st.sampled_from([1, 2, 4, 8]),
+        "pp": st.sampled_from([1, 2, 4]),
+        "cp": st.sampled_from([1, 2]),
+        "ep": st.sampled_from([1, 2, 4]),
+        "micro": st.sampled_from([1, 2]),
+        "recompute": st.sampled_from([0, 1, 2]),
+        "zero": st.sampled_from([0, 1, 3]),
+    }
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(SHAPES, LAYOUTS, FACTORS, st.sampled_from(["flops", "memory", "link", "nic"]))
+def test_faster_hardware_is_never_slower(
+    shape: object, layout: dict[str, float], factor: float, rate: str
+) -> None:
+    before = step_time(shape, H100, plans(**layout)).total  # type: ignore[arg-type]
+    after = step_time(shape, faster(H100, **{rate: factor}), plans(**layout)).total  # type: ignore[arg-type]
+    assert after <= before * (1 + 1e-12)
+
+
+@settings(deadline=None, max_examples=30)
+@given(FACTORS, st.sampled_from([1, 2, 4, 8]), st.floats(1.0, 4000.0))
+def test_more_memory_is_never_slower(factor: float, tp: float, number: float) -> None:
+    bigger = replace(H100, memory_bytes=H100.memory_bytes * factor)
+    jobs = Requests.of(number, 512, 512)
+    small, large = (
+        generation_time(Serving.of(DENSE, machine, tp), jobs, Engine())
+        for machine in (H100, bigger)
+    )
+    assert large <= small * (1 + 1e-12)
+
+
+@settings(deadline=None, max_examples=30)
+@given(SHAPES, LAYOUTS, st.floats(0.1, 10.0))
+def test_units_scale(shape: object, layout: dict[str, float], unit: float) -> None:
+    """Time measured in another unit: every rate and every latency by the same factor."""
+    link, nic = H100.link, H100.nic
+    scaled = replace(
+        faster(H100, *(4 * [1 / unit])),
+        kernel_s=H100.kernel_s * unit,
+        link=replace(link, bytes_per_s=link.bytes_per_s / unit, latency_s=link.latency_s * unit),
+        nic=replace(nic, bytes_per_s=nic.bytes_per_s / unit, latency_s=nic.latency_s * unit),
+    )
+    one = step_time(shape, H100, plans(**layout))  # type: ignore[arg-type]
+    two = step_time(shape, scaled, plans(**layout))  # type: ignore[arg-type]
+    assert two.optimizer == pytest.approx(one.optimizer * unit, rel=1e-9)
+
+
+@settings(deadline=None, max_examples=30)
+@given(SHAPES, st.permutations(range(6)))
+def test_order_changes_nothing(shape: object, order: list[int]) -> None:
+    """Plans are independent: their order, or what stands beside them, changes no cost."""
+    tp = np.array([1, 2, 4, 8, 1, 2.0])
+    pp = np.array([1, 1, 2, 2, 4, 4.0])
+    many = Plans.of(batch=64, seq=4096, tp=tp, pp=pp, dp=32 / tp / pp)
+    moved = Plans.of(batch=64, seq=4096, tp=tp[order], pp=pp[order], dp=(32 / tp / pp)[order])
+    costs = [step_time(shape, H100, one).total for one in (many, moved)]  # type: ignore[arg-type]
+    np.testing.assert_array_equal(costs[0][order], costs[1])
+
+
+@given(st.integers(2, 512), st.floats(1.0, 1e9))
+def test_bytes_sent_are_bytes_received(ranks: int, size: float) -> None:
+    """An all-reduce moves what its reduce-scatter and its all-gather move."""
+    n = np.asarray(float(ranks))
+    halves = bus_factor(REDUCE_SCATTER, n) + bus_factor(ALL_GATHER, n)
+    assert size * bus_factor(ALL_REDUCE, n) == pytest.approx(size * halves)
+
+
+@given(st.sampled_from([ALL_REDUCE, ALL_GATHER, ALL_TO_ALL]), st.floats(1.0, 1e9), FACTORS)
+def test_larger_messages_take_longer(operation: str, size: float, factor: float) -> None:
+    group = Group.of(H100, 16)
+    times = [collective(H100, operation, size * by, group) for by in (1.0, factor)]
+    assert times[0] <= times[1]
+
+
+def test_parts_add_up() -> None:
+    layout = plans(tp=2, pp=2, recompute=2)
+    time = step_time(DENSE, H100, layout)
+    parts = [getattr(time, name) for name in time.__dataclass_fields__ if name != "total"]
+    assert float(sum(parts)) == pytest.approx(float(time.total))
+    memory = training_memory(DENSE, layout)
+    parts = [getattr(memory, name) for name in memory.__dataclass_fields__ if name != "total"]
+    assert float(sum(parts)) == pytest.approx(float(memory.total))
+
+
+def test_states_follow_megatrons_table() -> None:
+    """18 bytes a weight without a distributed optimizer; 6 + 12/d with one."""
+    for zero, each in ((0, 18.0), (1, 6.0 + 12.0 / 32.0)):
+        held = training_memory(DENSE, plans(zero=zero))
+        states = float(held.states - held.workspace)
+        assert states == pytest.approx(each * DENSE.parameters, rel=1e-9)
+
+
+def test_splitting_work_keeps_flops() -> None:
+    """Twice the GPUs by data parallelism take half of the computation."""
+    one = step_time(DENSE, H100, plans(dp=8)).compute
+    two = step_time(DENSE, H100, plans(dp=16)).compute
+    assert two == pytest.approx(one / 2, rel=1e-9)

@@ -1,0 +1,133 @@
+"""The command: rows in, tables and JSON out; constants are fitted without the source."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rpeg.cost.validation.eras import CANDIDATES, COMMON, Era, Timed, as_toml, chosen, fit
+from rpeg.cost.validation.facts import machine
+from rpeg.cost.validation.predictions import outcomes, timing
+from rpeg.cost.validation.rows import Row, RowError, Unknown, publisher, read_rows
+from rpeg.cost.validation.scores import score
+from rpeg.tools.rpeg import main
+
+STEP: dict[str, Any] = {
+    "id": "one",
+    "kind": "train",
+    "source": {"url": "https://github.com/owner/repository/blob/main/table.md"},
+    "hardware": {"gpu": "H100", "gpu_class": "H100", "count": 64, "gpus_per_node": 8},
+    "model": {"name": "Llama3-8B", "layers": 32, "hidden": 4096, "vocab": None},
+    "parallelism": {"tp": 1, "pp": 1, "dp": 64},
+    "batch": {"global": 512, "micro": 1},
+    "lengths": {"seq": 8192},
+    "precision": "BF16",
+    "framework": "NeMo",
+    "measured": {
+        "step_time": {"value": 6.5, "unit": "s"},
+        "tokens_per_s_per_gpu": {"value": 10083, "unit": "tokens/s/GPU"},
+        "loss": {"value": 1.0, "unit": "nats"},
+    },
+}
+
+
+def row(**changes: Any) -> Row:
+    fields = {**STEP, **changes}
+    return Row(fields["id"], fields["kind"], fields)
+
+
+def test_quantities_of_one_step_agree() -> None:
+    one = row()
+    found = {o.quantity: o for o in outcomes(one, fit([timing(one)]), timing(one))}
+    step, rate = found["step_time"].predicted, found["tokens_per_s_per_gpu"].predicted
+    assert step and rate
+    assert step * rate == pytest.approx(512 * 8192 / 64)
+    assert found["loss"].predicted is None
+    assert "isn't a time" in found["loss"].reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"hardware": {"count": 64}}, "no hardware.gpu"),
+        ({"hardware": {"gpu": "TPU v5", "count": 64}}, "no machine for TPU v5"),
+        ({"lengths": {}}, "no lengths.seq"),
+        ({"parallelism": {}}, "no parallelism.tp"),
+        ({"batch": {}}, "no batch.global"),
+        ({"model": {"name": "secret"}}, "no model.layers"),
+    ],
+)
+def test_reasons(changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(Unknown, match=reason):
+        timing(row(**changes))
+
+
+def test_network_of_the_record() -> None:
+    roce = {**STEP["hardware"], "interconnect": "RoCE 1600 Gb/s per node"}
+    assert machine(row(hardware=roce)).nic.bytes_per_s == 25e9
+
+
+def timed(measured: float, source: str = "s", era: str = "nemo bf16") -> Timed:
+    predicted = np.linspace(1.0, 2.0, len(CANDIDATES["train"]))
+    return Timed("train", era, source, measured, predicted)
+
+
+def test_constants_are_medians() -> None:
+    eras = fit([timed(2.0), timed(2.0), timed(9.0)])
+    own = eras["train", "nemo bf16"]
+    assert own.slowdown * np.interp(own.second, CANDIDATES["train"], timed(1).predicted) == 2.0
+
+
+def test_eras_fall_back() -> None:
+    eras = fit([timed(2.0) for _ in range(3)])
+    own, common = eras["train", "nemo bf16"], eras["train", COMMON]
+    assert chosen(eras, "train", "nemo fp8") == own
+    assert chosen(eras, "train", "other bf16") == common
+    assert chosen({}, "train", "nemo bf16") == Era(1.0, CANDIDATES["train"][3])
+
+
+def test_constants_are_written(tmp_path: Path) -> None:
+    assert '["train"."nemo bf16"]' in as_toml(fit([timed(2.0) for _ in range(3)]))
+
+
+def test_ranks_and_errors() -> None:
+    one = row()
+    told = [o for o in outcomes(one, {}, timing(one)) if o.quantity == "step_time"]
+    result = score("x", told)
+    assert (result.records, result.predicted) == (1, 1)
+    assert result.median == told[0].error
+
+
+def test_publishers() -> None:
+    assert publisher("https://github.com/a/b/blob/x.md") == "a/b"
+    assert publisher("https://example.org/x") == "example.org"
+    assert publisher("A paper, table 2") == "A paper"
+
+
+def test_rows_in_another_form(tmp_path: Path) -> None:
+    with pytest.raises(RowError, match=r"no \*\.jsonl"):
+        read_rows(tmp_path)
+    (tmp_path / "a.jsonl").write_text('{"id": 1}\n[]\n')
+    with pytest.raises(RowError, match=r"a\.jsonl:2: not an object"):
+        read_rows(tmp_path)
+
+
+def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "rows.jsonl").write_text(json.dumps(STEP) + "\n")
+    out = tmp_path / "out.json"
+    assert main(["validate-model", str(tmp_path), "--json", str(out), "--worst", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert "training step, dense" in printed
+    assert "gemm_efficiency" in printed
+    found = json.loads(out.read_text())
+    keys = ["id", "kind", "quantity", "unit", "measured", "predicted", "reason"]
+    assert [list(entry) for entry in found] == 3 * [keys]
+    assert found[0]["predicted"] == pytest.approx(6.5, rel=0.25)
+
+
+def test_no_such_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate-model", "nowhere"]) == 1
+    assert "nowhere: not a folder" in capsys.readouterr().err
