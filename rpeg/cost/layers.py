@@ -46,6 +46,8 @@ class Work:
     forward: Array = field(default_factory=nothing)
     core: Array = field(default_factory=nothing)
     """Of `forward`, the core of attention: what selective recomputation repeats."""
+    cover: Array = field(default_factory=nothing)
+    """What hides the exchange of keys and values: the core, and the GPU waiting for the host."""
     data_gradient: Array = field(default_factory=nothing)
     weight_gradient: Array = field(default_factory=nothing)
     tensor: Array = field(default_factory=nothing)
@@ -152,6 +154,7 @@ class Pricing:
         return Work(
             forward=forward,
             core=forward,
+            cover=forward,
             data_gradient=ATTENTION_BACKWARD * forward,
             context=np.where(plans.cp > 1, sent, 0.0),
         )
@@ -194,6 +197,7 @@ class Pricing:
         return replace(
             work,
             forward=larger(work.forward, host / 3.0),
+            cover=work.cover + larger(host / 3.0 - work.forward, 0.0),
             data_gradient=larger(work.data_gradient, host / 3.0),
             weight_gradient=larger(work.weight_gradient, host / 3.0),
         )

@@ -132,7 +132,7 @@ def _slot(work: Work, plans: Plans) -> _Slot:
     whole = np.where(plans.recompute == FULL, work.forward, 0.0)
     repeated = np.where(plans.recompute == SELECTIVE, work.core, whole)
     again = np.where(plans.recompute == FULL, 1.0, 0.0)
-    hidden = smaller(work.context, work.core)
+    hidden = smaller(work.context, work.cover)
     context = work.context - hidden * (1.0 - EXPOSED)
     return _Slot(
         forward=work.forward,
