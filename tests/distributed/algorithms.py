@@ -72,7 +72,7 @@ kl = kl_loss(y, lp_ref, coef=0.1, estimator=k2)
     ),
     "rloo": _pipeline(
         f"""{_LOGPROBS}
-rt = kl_penalty(r, lp_old, lp_ref, coef=0.1)
+rt = kl_penalty(r, lp_old, lp_ref, coef=0.01)
 rs = sum_tokens(rt)
 adv = group_advantage(rs, baseline=leave_one_out, scale=none)
 {_CLIPPED}"""
