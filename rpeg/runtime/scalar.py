@@ -44,8 +44,8 @@ class Scalar:
         shares = torch.tensor([total, responses, len(y.rows)], dtype=torch.float64)
         total, responses, samples = groups.sum_over_data(shares).tolist()
         kl = total / max(responses, 1)
-        self.run.log(self.name, self.value)
-        self.run.log(f"{self.name}/kl", kl)
+        self.run.log(f"state/{self.name}", self.value)
+        self.run.log(f"state/{self.name}/kl", kl)
         self.value = adapted_coef(self.value, kl, int(samples), target=target, horizon=horizon)
 
     def state_dict(self) -> dict[str, Any]:
