@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from generate_levels import levels_page
 from generate_passes import pass_pages
 from generate_rules import rules_page
 
@@ -97,6 +98,7 @@ def _default(setting: Setting) -> str:
 
 PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "vocabulary.md": vocabulary,
+    "levels.md": levels_page,
     "rules.md": rules_page,
     **pass_pages(),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rpeg.frontend import load
+from rpeg.ir import levels as ir
 from rpeg.ir.diagnostics import Diagnostic
 from rpeg.ir.parse import parse_module
 from rpeg.ir.rules.explain import LEVELS, PAGES, Rule, rules
@@ -61,4 +62,8 @@ def _messages(rule: Rule) -> list[Diagnostic]:
     if rule.language == "rpeg":
         return list(load(rule.broken, name).diagnostics)
     module, sources, problems = parse_module(rule.broken, name)
-    return [*problems, *(diagnose(module, sources) if module is not None else ())]
+    found = [*problems, *(diagnose(module, sources) if module is not None else ())]
+    level = next((name for name in ir.LEVELS if name == rule.at), None)
+    if module is not None and level is not None:
+        found += [sources.violation(op, v) for op, v in ir.level_violations(module, level)]
+    return found

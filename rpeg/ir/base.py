@@ -349,8 +349,9 @@ class RpegOp(CheckedOp):
             if ahead and not self.READS_NEXT:
                 yield Violation(
                     "used-after-yield",
-                    f"{self.word} reads {shown(value)}, which this step ends with: only eval, "
-                    f"eval_loss, export, copy and ema do; read {name_of(value)}@{index_name(self)}",
+                    f"{self.word} reads {shown(value)}, which this step ends with: read "
+                    f"{name_of(value)}@{index_name(self)}; the new version is to be measured, "
+                    "copied and exported",
                     violations.operand(index),
                 )
 

@@ -26,7 +26,7 @@ from rpeg.ir.ops import (
 )
 from rpeg.ir.types import TYPES
 
-FAMILIES = (
+ALGORITHM = (
     declare,
     step,
     sampling,
@@ -36,12 +36,14 @@ FAMILIES = (
     updates,
     effects,
     regions,
-    plan,
-    movement,
-    buffers,
     fuse,
-    streams,
 )
+"""What one step computes."""
+PLANS = (plan,)
+"""Where a text wants it to run."""
+PLACED = (movement, buffers, streams)
+"""Where it runs, and how values get there."""
+FAMILIES = (*ALGORITHM, *PLANS, *PLACED)
 
 OPERATIONS: tuple[type[CheckedOp], ...] = tuple(op for family in FAMILIES for op in family.OPS)
 """Every operation, in the order of the documentation."""

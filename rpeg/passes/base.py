@@ -1,10 +1,13 @@
 """What every pass shares: kind, legality, statistics, refusals with a place, tidying up."""
 
-from collections.abc import Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import ClassVar, Literal, NamedTuple
 
+from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
@@ -12,6 +15,7 @@ from xdsl.traits import is_side_effect_free
 
 from rpeg.ir.attributes import RecordAttr
 from rpeg.ir.diagnostics import Position
+from rpeg.ir.levels import LevelName, level_violations
 from rpeg.ir.ops.declare import AllowOp, DeclareOp, ExpectOp, PipelineOp
 from rpeg.ir.ops.plan import PlaceOp
 from rpeg.ir.ops.step import StepOp
@@ -25,6 +29,7 @@ __all__ = [
     "Condition",
     "Kind",
     "Legality",
+    "Levels",
     "PassRefused",
     "Problem",
     "RpegPass",
@@ -35,6 +40,7 @@ __all__ = [
 ]
 
 Kind = Literal["X", "S", "XS"]
+Levels = Mapping[LevelName, LevelName]
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,8 @@ class RpegPass(ModulePass):
     KIND: ClassVar[Kind] = "X"
     """X: execution only, the same numbers up to rounding; S: structural, other numbers, and the
     text has to allow it; XS: X under the conditions, S elsewhere."""
+    LEVELS: ClassVar[Levels] = MappingProxyType({"L0": "L0"})
+    """The levels that it takes a module of, each with the one that it gives then."""
     ALLOW: ClassVar[str] = ""
     """Of a pass that may be structural: the `allow` line that it needs."""
     LEGALITY: ClassVar[Legality] = ()
@@ -54,6 +62,31 @@ class RpegPass(ModulePass):
         default_factory=Statistics, init=False, repr=False, compare=False
     )
     """Counts of all runs of this object."""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Rewrites a module of one of LEVELS.
+
+        Raises PassRefused for a module of another level, for what the rewrite refuses, and for what
+        it leaves that is not legal at the level that it gives.
+        """
+        gives = self.LEVELS[self._level(op)]
+        self.rewrite(ctx, op)
+        if left := list(_illegal(op, gives, "gives")):
+            raise PassRefused.of(left)
+
+    def _level(self, module: ModuleOp) -> LevelName:
+        """The level of a module, of those that this takes; the first problem if it is of none."""
+        problems: list[Problem] = []
+        for level in self.LEVELS:
+            problem = next(_illegal(module, level, "takes"), None)
+            if problem is None:
+                return level
+            problems.append(problem)
+        raise PassRefused.of(problems[:1])
+
+    @abstractmethod
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
+        """Rewrites a verified module in place. Raises PassRefused."""
 
     def count(self, what: str, number: int = 1) -> None:
         """Counts `number` more of one of STATISTICS."""
@@ -102,6 +135,12 @@ class PassRefused(Exception):
         refusal = PassRefused(*problems[0])
         refusal.problems = list(problems)
         return refusal
+
+
+def _illegal(module: ModuleOp, level: LevelName, what: str) -> Iterator[Problem]:
+    """Everything of a module that is not legal at a level, as a pass says it."""
+    found = level_violations(module, level)
+    yield from (Problem(op, f"{what} {level}: {v.message}") for op, v in found)
 
 
 def pipelines(module: ModuleOp) -> Iterator[PipelineOp]:

@@ -22,11 +22,10 @@ from rpeg.ir.ops.plan import PlaceOp, PlanOp
 from rpeg.ir.ops.sampling import GenerateOp, ScoreOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.ops.updates import UpdateOp
-from rpeg.ir.rank_rules import groups_of
 from rpeg.ir.records import CLAUSES
 from rpeg.ir.stages import stage_name, stages
 from rpeg.ir.types import WeightsType
-from rpeg.passes.base import PassRefused, Problem, RpegPass, erase, pipelines, step
+from rpeg.passes.base import Levels, PassRefused, Problem, RpegPass, erase, pipelines, step
 from rpeg.passes.statistics import Meanings
 
 ALL = "all"
@@ -55,6 +54,7 @@ class RpegAnnotateParallelismPass(RpegPass):
     """
 
     name = "rpeg-annotate-parallelism"
+    LEVELS: ClassVar[Levels] = {"L0": "L1"}
     STATISTICS: ClassVar[Meanings] = {
         "stages annotated": "stages that got a pool and clauses",
         "publishes made explicit": "trained models whose weights engines read",
@@ -78,7 +78,7 @@ class RpegAnnotateParallelismPass(RpegPass):
     recompute: str = "none"
     """What the backward pass computes again: none, selective or full."""
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         for pipeline in pipelines(op):
             self._check(pipeline)
             source = FromPlan(_plan(pipeline, self.plan)) if self.plan else FromOptions(self)
@@ -91,8 +91,6 @@ class RpegAnnotateParallelismPass(RpegPass):
             self.count("publishes made explicit", publish(step(pipeline)))
 
     def _check(self, pipeline: PipelineOp) -> None:
-        if groups_of(pipeline):
-            raise PassRefused(pipeline, f"`{pipeline.title}` is already annotated: run this once")
         messages = layout_problems(self.layout)
         if messages:
             raise PassRefused.of([Problem(pipeline, message) for message in messages])

@@ -54,7 +54,7 @@ class RpegCanonicalizePass(RpegPass):
         "operations merged": "they computed what another one does",
     }
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         with tidied(op):
             PatternRewriteWalker(SumOfOne(self.count)).rewrite_module(op)
             for pipeline in pipelines(op):

@@ -97,7 +97,7 @@ class RpegEliminateDeadStagesPass(RpegPass):
     stages: tuple[str, ...] = ()
     """Stages that have to go: one that is needed is refused, and what needs it shown."""
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         for pipeline in pipelines(op):
             body = step(pipeline)
             kept = self._kept(body)

@@ -90,7 +90,7 @@ class RpegEliminateOldLogprobPass(RpegPass):
     LEGALITY: ClassVar[Legality] = LEGALITY
     STATISTICS: ClassVar[Meanings] = {"forward passes removed": "log-probs taken from the update"}
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         with tidied(op):
             for old in [o for o in op.walk() if isinstance(o, LogprobOp)]:
                 if legal(self.LEGALITY, old):

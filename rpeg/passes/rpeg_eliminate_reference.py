@@ -67,7 +67,7 @@ class RpegEliminateReferencePass(RpegPass):
     LEGALITY: ClassVar[Legality] = LEGALITY
     STATISTICS: ClassVar[Meanings] = {"KL terms removed": "losses and penalties of weight 0"}
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         with tidied(op):
             for term in [o for o in op.walk() if isinstance(o, KlLossOp | KlPenaltyOp)]:
                 if legal(self.LEGALITY, term):

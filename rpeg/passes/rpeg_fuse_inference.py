@@ -18,7 +18,7 @@ from rpeg.ir.ops.step import StepOp
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.settings import python_value
 from rpeg.ir.stages import stage_name, stages
-from rpeg.passes.base import RpegPass, erase, pipelines, step
+from rpeg.passes.base import Levels, RpegPass, erase, pipelines, step
 from rpeg.passes.layouts import bound_of
 from rpeg.passes.legality import Condition, Legality, Reason, legal
 from rpeg.passes.statistics import Meanings
@@ -122,13 +122,14 @@ class RpegFuseInferencePass(RpegPass):
     """
 
     name = "rpeg-fuse-inference"
+    LEVELS: ClassVar[Levels] = {"L0": "L0", "L1": "L1"}
     LEGALITY: ClassVar[Legality] = LEGALITY
     STATISTICS: ClassVar[Meanings] = {
         "passes over the data before": "forward passes of models over trajectories",
         "passes over the data after": "the same, groups counted once",
     }
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         for pipeline in pipelines(op):
             body = step(pipeline)
             groups = self._groups(body.body.block)

@@ -21,7 +21,7 @@ from rpeg.ir.ops.step import StepOp
 from rpeg.ir.rrt import CallOp, LoopOp, ProgramOp
 from rpeg.ir.rsched import SequenceOp, labelled
 from rpeg.ir.stages import stages
-from rpeg.passes.base import PassRefused, Problem, RpegPass, erase, pipelines, step
+from rpeg.passes.base import Levels, PassRefused, Problem, RpegPass, erase, pipelines, step
 from rpeg.passes.declarations import Declarations
 from rpeg.passes.layouts import clause_problems, layout_of, settings_of, title_of
 from rpeg.passes.programs import Cannot, NotHere, Program, lower, publish, report
@@ -47,9 +47,10 @@ class RpegLowerToProgramsPass(RpegPass):
     """
 
     name = "rpeg-lower-to-programs"
+    LEVELS: ClassVar[Levels] = {"L2": "L3"}
     STATISTICS: ClassVar[Meanings] = {"instructions emitted": "calls in the programs"}
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         for pipeline in list(pipelines(op)):
             program = ProgramGen(pipeline, _source_hash(op)).run()
             calls = sum(isinstance(o, CallOp) for o in program.walk())
@@ -100,7 +101,7 @@ class ProgramGen:
         groups = [o for o in ops if isinstance(o, RanksOp)]
         sequences = [o for o in ops if isinstance(o, SequenceOp)]
         if len(groups) != 1 or len(sequences) != 1:
-            text = "programs are made of a scheduled pipeline: run rpeg-schedule first"
+            text = f"this version compiles one process group; the pipeline has {len(groups)}"
             raise PassRefused(self.pipeline, text)
         return groups[0], sequences[0]
 

@@ -19,7 +19,7 @@ from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.rank_rules import groups_of
 from rpeg.ir.rsched import TASK, EdgeOp, SequenceOp, TaskOp, dependences, label_of, uses
 from rpeg.ir.stages import stage_name
-from rpeg.passes.base import PassRefused, RpegPass, pipelines, step
+from rpeg.passes.base import Levels, PassRefused, RpegPass, pipelines, step
 from rpeg.passes.statistics import Meanings
 
 Before = Mapping[Operation, Mapping[Operation, str]]
@@ -43,12 +43,13 @@ class RpegSchedulePass(RpegPass):
     """
 
     name = "rpeg-schedule"
+    LEVELS: ClassVar[Levels] = {"L1": "L2"}
     STATISTICS: ClassVar[Meanings] = {
         "tasks scheduled": "tasks of all sequences",
         "dependences across steps": "edges to the tasks of later steps",
     }
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         for pipeline in pipelines(op):
             sequence = _schedule(pipeline, _group(pipeline))
             for line in sequence.body.block.ops:
@@ -59,15 +60,10 @@ class RpegSchedulePass(RpegPass):
 def _group(pipeline: PipelineOp) -> RanksOp:
     """The one process group of a pipeline that has no schedule yet."""
     groups = list(groups_of(pipeline).values())
-    if not groups:
-        text = "the pipeline has no process group: run rpeg-annotate-parallelism first"
-        raise PassRefused(pipeline, text)
     if len(groups) > 1:
         found = ", ".join(g.title for g in groups)
         text = f"this version schedules one process group; the pipeline has: {found}"
         raise PassRefused(pipeline, text)
-    if any(isinstance(o, SequenceOp) for o in pipeline.body.block.ops):
-        raise PassRefused(pipeline, f"`{pipeline.title}` is already scheduled: run this once")
     return groups[0]
 
 

@@ -112,6 +112,7 @@ class Driver:
         try:
             if runner is not None:
                 runner.run(given.module, given.sources)
+            self._verify_level(given)
             with self.timer.span("print"):
                 return [self._text(given.module, given)]
         except DiagnosticsError as error:
@@ -128,6 +129,12 @@ class Driver:
         if source.pipeline is not None:
             raise Failure(f"{source.name}:{source.pipeline}: only .rpeg is read in part", USAGE)
         return read_mlir(chunk.text, source)
+
+    def _verify_level(self, given: Read) -> None:
+        if self.args.verify_level and given.module is not None:
+            from rpeg.tools.opt.passes import verify_level
+
+            verify_level(given.module, self.args.verify_level, given.sources)
 
     def _text(self, module: ModuleOp, given: Read) -> str:
         if self.args.target == "mlir":

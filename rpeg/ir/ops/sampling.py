@@ -295,6 +295,7 @@ class LogprobOp(RpegOp):
     name = "rpeg.logprob"
     SURFACE: ClassVar[str] = "logprob"
     PLACED: ClassVar[bool] = True
+    READS_NEXT: ClassVar[bool] = True
     LAGGED: ClassVar[Code] = "old-from-lagged-weights"
     weights = operand(LANGUAGE_MODEL)
     trajectories = operand("traj | pairs")
@@ -333,6 +334,7 @@ class ValuesOp(RpegOp):
     name = "rpeg.values"
     SURFACE: ClassVar[str] = "values"
     PLACED: ClassVar[bool] = True
+    READS_NEXT: ClassVar[bool] = True
     weights = operand("model.value | model.actor_critic")
     trajectories = operand("traj")
     values = gives("tok.value")

@@ -20,6 +20,7 @@ EveryLevel = Literal[
     "setting-kind",
     "setting-range",
     "unknown-word",
+    "illegal-at-level",
 ]
 """What operations of every level keep to: their form, their signature, their order."""
 

@@ -27,7 +27,8 @@ LEVELS: Mapping[str, object] = {
 """What rules are about, with their codes."""
 
 _PAGE = re.compile(
-    r"# (?P<code>[a-z-]+)\n\n\*\*(?P<title>.+)\*\*\n\n(?P<body>.+?)\n\n```diff\n(?P<diff>.+?)```\n",
+    r"# (?P<code>[a-z-]+)\n\n\*\*(?P<title>.+)\*\*\n\n(?P<body>.+?)\n\n"
+    r"```diff(?: (?P<at>L\d))?\n(?P<diff>.+?)```\n",
     re.DOTALL,
 )
 
@@ -44,6 +45,8 @@ class Rule:
     """Why it is one, and how to mend what breaks it."""
     diff: str
     """From an example that breaks it to one that does not."""
+    at: str = ""
+    """The level at which the example is verified, where that matters; `diff L0` in the page."""
 
     @property
     def broken(self) -> str:
@@ -89,4 +92,4 @@ def _rule(code: str, level: str) -> Rule:
     page = _PAGE.fullmatch(text)
     if page is None or page["code"] != code:
         raise ValueError(f"{code}.md is not `# {code}`, **a sentence**, paragraphs and a diff")
-    return Rule(code, level, page["title"], page["body"], page["diff"])
+    return Rule(code, level, page["title"], page["body"], page["diff"], page["at"] or "")

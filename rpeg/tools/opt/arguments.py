@@ -73,6 +73,8 @@ def _passes(made: argparse.ArgumentParser) -> None:
         default=True,
         help="verify after each pass, not only after the last (on)",
     )
+    text = "refuse an output with anything that is not legal at this level"
+    add("--verify-level", metavar="LEVEL", choices=("L0", "L1", "L2", "L3"), help=text)
     add("--list-passes", action="store_true", help="list the passes with kinds and options")
 
 

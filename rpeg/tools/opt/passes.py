@@ -14,6 +14,7 @@ from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException
 
 from rpeg.ir.diagnostics import DiagnosticsError
+from rpeg.ir.levels import LevelName, level_violations
 from rpeg.ir.sources import Sources
 from rpeg.ir.verify import diagnose
 from rpeg.ir.violations import hint
@@ -54,6 +55,13 @@ def verify_after(who: str, module: ModuleOp, sources: Sources) -> None:
     if broken:
         text = f"after {who}: "
         raise DiagnosticsError(dataclasses.replace(d, message=text + d.message) for d in broken)
+
+
+def verify_level(module: ModuleOp, level: LevelName, sources: Sources) -> None:
+    """Raises DiagnosticsError with everything that is not legal at a level, each at its place."""
+    broken = [sources.violation(op, found) for op, found in level_violations(module, level)]
+    if broken:
+        raise DiagnosticsError(broken)
 
 
 def listing() -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from rpeg.frontend import load
 from rpeg.ir.diagnostics import Diagnostic, has_errors
+from rpeg.ir.levels import LEVELS, level_violations
 from rpeg.ir.parse import parse_module
 from rpeg.ir.rules.explain import PAGES, Rule, explained, rules
 from rpeg.ir.verify import diagnose
@@ -20,11 +21,15 @@ SEVERITY = {"unused-declaration": "warning", "rounded-copy": "note", "open-stage
 """Of those that are no errors."""
 
 
-def messages(text: str, language: str) -> list[Diagnostic]:
-    if language == "rpeg":
+def messages(text: str, rule: Rule) -> list[Diagnostic]:
+    if rule.language == "rpeg":
         return list(load(text, "example.rpeg").diagnostics)
     module, sources, problems = parse_module(text, "example.mlir")
-    return [*problems, *(diagnose(module, sources) if module is not None else ())]
+    found = [*problems, *(diagnose(module, sources) if module is not None else ())]
+    for level in (name for name in LEVELS if name == rule.at):
+        assert module is not None
+        found += [sources.violation(op, v) for op, v in level_violations(module, level)]
+    return found
 
 
 def test_every_code_has_a_page_and_every_page_a_code() -> None:
@@ -33,14 +38,14 @@ def test_every_code_has_a_page_and_every_page_a_code() -> None:
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_the_example_breaks_this_rule_alone(rule: Rule) -> None:
-    found = messages(rule.broken, rule.language)
+    found = messages(rule.broken, rule)
     assert {d.rule for d in found} == {rule.code}, found
     assert {d.severity for d in found} == {SEVERITY.get(rule.code, "error")}
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_the_mended_example_verifies(rule: Rule) -> None:
-    found = messages(rule.mended, rule.language)
+    found = messages(rule.mended, rule)
     assert not has_errors(found), found
     assert rule.code not in {d.rule for d in found}
 

@@ -37,7 +37,7 @@ class Structural(RpegPass):
     ALLOW: ClassVar[str] = "bounded_async"
     STATISTICS: ClassVar[dict[str, str]] = {"things done": "for the test"}
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         for pipeline in pipelines(op):
             assert self.allowed(pipeline).kind == self.ALLOW
             self.count("things done", 2)
@@ -54,7 +54,7 @@ class Asked(RpegPass):
         Condition("c", "C.", _never),
     )
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         self.require(one(op, LogprobOp))
 
 

@@ -78,7 +78,8 @@ def test_every_pipeline_gets_a_program() -> None:
 def test_it_needs_a_schedule() -> None:
     text = grpo()
     assert refusals(parse(text), Annotate(), PASS) == [
-        f"{place(text, 'p {')}: programs are made of a scheduled pipeline: run rpeg-schedule first"
+        f"{place(text, 'p {')}: takes L2: `p` has no rsched.sequence, so it is not of L2: run "
+        "rpeg-schedule first"
     ]
 
 

@@ -83,7 +83,7 @@ def test_a_cycle_is_told() -> None:
 def test_it_needs_one_group() -> None:
     text = grpo()
     assert refusals(parse(text), PASS) == [
-        f"{place(text, 'p {')}: the pipeline has no process group: run "
+        f"{place(text, 'p {')}: takes L1: `p` has no rpeg.ranks, so it is not of L1: run "
         "rpeg-annotate-parallelism first"
     ]
 

@@ -8,6 +8,8 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import ClassVar
 
 import pytest
 from xdsl.context import Context
@@ -15,7 +17,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from rpeg.ir.ops.sampling import GenerateOp
 from rpeg.passes import PASSES
-from rpeg.passes.base import RpegPass
+from rpeg.passes.base import Levels, RpegPass
 from rpeg.tools.opt.timing import Timer
 from rpeg.tools.rpeg import main as rpeg
 from tests.unit.tools.opt import ROOT, opt
@@ -29,8 +31,9 @@ class Crashes(RpegPass):
     """Raises what no pass should."""
 
     name = "rpeg-crash"
+    LEVELS: ClassVar[Levels] = MappingProxyType({"L1": "L1"})
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         {}["nothing"]  # type: ignore[index]
 
 
@@ -39,8 +42,9 @@ class Breaks(RpegPass):
     """Leaves IR that its verifier refuses."""
 
     name = "rpeg-break"
+    LEVELS: ClassVar[Levels] = MappingProxyType({"L0": "L0", "L1": "L1"})
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         for inner in op.walk():
             if isinstance(inner, GenerateOp):
                 del inner.properties["max_tokens"]
