@@ -36,7 +36,8 @@ def main(arguments: Sequence[str]) -> int:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ[AGENT] = str(os.getpid())
     try:
-        with TemporaryDirectory(prefix="rpeg-agent-") as logs:  # torchrun would leave its own behind
+        # torchrun would leave a folder of its own behind
+        with TemporaryDirectory(prefix="rpeg-agent-") as logs:
             options.log_dir = options.log_dir or logs
             torchrun(options)
     except ChildFailedError as error:
