@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from rpeg.interp.errors import InterpreterError
+from rpeg.interp.judge import Judge
 from rpeg.interp.network import Network, initial_tensors, initial_two_heads
 from rpeg.interp.optimizer import AdamW
 from rpeg.interp.values import Model, Weights
@@ -46,8 +47,10 @@ class Declarations:
                     raise InterpreterError.at(op, "the reference interpreter has no tools")
                 self.things[op.title] = makers[type(op)](op)
 
-    def _model(self, op: ops.DeclareOp) -> Weights:
+    def _model(self, op: ops.DeclareOp) -> Weights | Judge:
         settings = _settings(op)
+        if op.form_name == "generative_reward":
+            return self._judge(op, settings)
         if op.form_name not in _ROLES or settings.get("lora") is not None:
             raise InterpreterError.at(
                 op, f"the reference interpreter runs {', '.join(_ROLES)} models, without lora"
@@ -67,6 +70,12 @@ class Declarations:
             optim=None if optim is None else _adamw(optim),
         )
         return Weights(model, tensors, version=0)
+
+    def _judge(self, op: ops.DeclareOp, settings: Mapping[str, Any]) -> Judge:
+        source = self._source(op)
+        model = Model(name=op.title, role="policy", network=Network(source), optim=None)
+        weights = Weights(model, initial_tensors(source), version=0)
+        return Judge(weights, settings["template"], settings["max_tokens"])
 
     def _source(self, op: ops.DeclareOp) -> ModelSource:
         critic = op.form_name in _HEADED

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from rpeg.interp.errors import InterpreterError
+from rpeg.interp.judge import Scorer
 from rpeg.interp.sampler import SamplingSettings, sample
 from rpeg.interp.values import Weights
 from rpeg.runtime.recordings.recording import Recording, StepRecord
 from rpeg.runtime.trajectories import Prompts, Trajectories
-from rpeg.runtime.verifiers import Verifier
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class TrajectoryOracle(Protocol):
         """Completions, and the log-probs [samples, max_tokens] they were sampled under."""
         ...
 
-    def score(self, place: Place, verifier: Verifier, y: Trajectories) -> Tensor:
+    def score(self, place: Place, verifier: Scorer, y: Trajectories) -> Tensor:
         """[samples] rewards."""
         ...
 
@@ -53,7 +53,7 @@ class Sampling:
         """See `sampler.sample`."""
         return sample(weights, prompts, settings)
 
-    def score(self, place: Place, verifier: Verifier, y: Trajectories) -> Tensor:
+    def score(self, place: Place, verifier: Scorer, y: Trajectories) -> Tensor:
         """The verifier's rewards."""
         return verifier.score(y)
 
@@ -93,7 +93,7 @@ class Replay:
             )
         return y, sampled
 
-    def score(self, place: Place, verifier: Verifier, y: Trajectories) -> Tensor:
+    def score(self, place: Place, verifier: Scorer, y: Trajectories) -> Tensor:
         """The recorded rewards."""
         step = self._step(place)
         if place.name not in step.rewards:

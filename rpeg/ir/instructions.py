@@ -86,6 +86,14 @@ _ROWS = (
     ),
     Instruction("share_tokenizer", "", (ANY,), more=ANY),
     Instruction(
+        "Judge",
+        "",
+        ("Run", "Name"),
+        settings=("source", "template", "max_tokens", "dtype"),
+        keywords=("groups",),
+        results=("Judge",),
+    ),
+    Instruction(
         "PromptData",
         "",
         ("Run", "Name"),
@@ -154,6 +162,7 @@ _ROWS = (
         results=("Trajectories", "TokenField"),
     ),
     Instruction("score", "Verifier", ("Trajectories",), results=("ResponseField",)),
+    Instruction("score", "Judge", ("Trajectories",), results=("ResponseField",)),
     Instruction("score", "Trainer", ("Trajectories",), results=("ResponseField",)),
     Instruction("score", "FrozenModel", ("Trajectories",), results=("ResponseField",)),
     Instruction("token_scores", "FrozenModel", ("Trajectories",), results=("TokenField",)),

@@ -104,7 +104,14 @@ class Declarations:
         named = {"name": StringAttr(op.title), **settings}
         return self.program.call(op, cls, self.program.run, settings=named)
 
+    def _judge(self, op: ModelOp) -> CallOp:
+        keywords = {"groups": self.program.groups[op.title]}
+        named = {"name": StringAttr(op.title), "source": op.source, **op.settings()}
+        return self.program.call(op, "Judge", self.program.run, keywords=keywords, settings=named)
+
     def _model(self, op: ModelOp) -> CallOp:
+        if op.form_name == "generative_reward":
+            return self._judge(op)
         if op.form_name not in MODELS:
             raise Cannot(op, f"`{op.title}`: model {op.form_name} does not compile yet")
         if op.lora is not None:

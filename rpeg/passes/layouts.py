@@ -137,8 +137,8 @@ def _another_copy(op: RpegOp, par: RecordAttr, stages: Sequence[RpegOp]) -> str 
 
 
 def _passes_through(op: RpegOp) -> bool:
-    """A verifier's scores are no model's."""
-    return isinstance(op, PASSES_THROUGH) and model_of(op) is not None
+    """Verifiers and judges are asked: their scores are no forward pass."""
+    return op.passes_model if isinstance(op, ScoreOp) else isinstance(op, PASSES_THROUGH)
 
 
 def _same(one: RecordAttr, other: RecordAttr) -> bool:

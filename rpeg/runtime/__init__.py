@@ -21,6 +21,7 @@ from rpeg.runtime.fields import (
     whiten,
 )
 from rpeg.runtime.groups import Groups
+from rpeg.runtime.judge import Judge
 from rpeg.runtime.layout import AdamW, Layout, MicroBatch
 from rpeg.runtime.models.shared_ids import share_tokenizer
 from rpeg.runtime.run import Run, start
@@ -50,6 +51,7 @@ __all__ = [
     "FrozenModel",
     "Groups",
     "InitialWeights",
+    "Judge",
     "LatestWeights",
     "Layout",
     "MicroBatch",

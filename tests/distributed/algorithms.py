@@ -93,5 +93,44 @@ actor@i+1 = update(actor@i, kd, kr, agg=token_mean, minibatches=2)
 """,
         things='model teacher = policy("teacher")',
     ),
+    "reward_models": _pipeline(
+        f"""{_LOGPROBS}
+liked = score(rm, y)
+steps = score(prm, y)
+along = sum_tokens(steps)
+graded = score(judge, y)
+all = weighted_sum(r, liked, along, graded, weights=[1.0, 0.5, 0.5, 0.01])
+adv = group_advantage(all, baseline=mean, scale=std)
+{_CLIPPED}""",
+        things="""
+model rm = reward("{{model}}")
+model prm = process_reward("{{model}}")
+model judge = generative_reward("{{model}}", template="{{{{response}}}}={{{{prompt}}}}", max_tokens=4)
+""",
+    ),
+    "dpo": """rpeg 0.1
+pipeline p {{
+  model actor = policy("{model}", optim=adamw(lr=1e-6))
+  model ref = policy(actor@0)
+  data preferences = pairs("pairs.jsonl")
+  step i < 100 {{
+    p = batch(preferences, size=8)
+    lp_ref = logprob(ref, p)
+    pref = dpo(p, lp_ref, beta=0.5, label_smoothing=0.1)
+    actor@i+1 = update(actor@i, pref, agg=pair_mean)
+  }}
+}}
+""",
+    "reward_model": """rpeg 0.1
+pipeline p {{
+  model rm = reward("{model}", optim=adamw(lr=1e-6))
+  data preferences = pairs("pairs.jsonl")
+  step i < 100 {{
+    p = batch(preferences, size=8)
+    ranking = reward_loss(p, margin=0.1)
+    rm@i+1 = update(rm@i, ranking, agg=pair_mean)
+  }}
+}}
+""",
 }
 """By name: a text with `{model}` open."""

@@ -42,6 +42,13 @@ def test_an_algorithm_is_the_interpreter(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("layout", ["tp2sp", "pp2vpp2"])
+@pytest.mark.parametrize("name", ["dpo", "reward_model"])
+def test_pairs_split(tmp_path: Path, name: str, layout: str) -> None:
+    held(tmp_path / "p", name, "qwen3", layout)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["tp2sp", "pp2"])
 def test_critics_split(tmp_path: Path, layout: str) -> None:
     held(tmp_path / "p", "ppo", "qwen2", layout)

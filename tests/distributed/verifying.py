@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.unit.interp.pipelines import FAMILIES, write_model, write_rows
+from tests.unit.interp.pipelines import FAMILIES, write_model, write_pairs, write_rows
 
 GRPO = """rpeg 0.1
 pipeline p {{
@@ -52,6 +52,7 @@ def write(folder: Path, text: str, family: str) -> Path:
     # Narrower than the digits, so that the rounding of large logits stays far below the bounds.
     write_model(folder / family, **FAMILIES[family], **split, initializer_range=0.2)
     write_rows(folder / "rows.jsonl")
+    write_pairs(folder / "pairs.jsonl")
     (folder / "p.rpeg").write_text(text.format(model=family), encoding="utf-8")
     return folder / "p.rpeg"
 

@@ -10,6 +10,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from rpeg.interp.errors import InterpreterError
 from rpeg.interp.frame import Frame, Handler
+from rpeg.interp.judge import Judge
 from rpeg.interp.network import Outputs
 from rpeg.interp.rectangle import Rectangle
 from rpeg.interp.sampler import SamplingSettings
@@ -76,7 +77,7 @@ def score(op: ops.ScoreOp, frame: Frame) -> tuple[Tensor]:
     scorer = frame.value(op.scorer)
     if isinstance(scorer, Weights):
         return (_scores(op, scorer, frame),)
-    if not isinstance(scorer, Verifier):
+    if not isinstance(scorer, Verifier | Judge):
         raise InterpreterError.at(op, "the reference interpreter has no environments")
     place, y = frame.place(op.reward), frame.read(op.trajectories, Trajectories)
     reward = frame.around.oracle.score(place, scorer, y)

@@ -21,7 +21,7 @@ from xdsl.traits import IsolatedFromAbove, NoTerminator, SymbolOpInterface, Symb
 
 from rpeg.ir import violations
 from rpeg.ir.assembly import parse_settings, print_settings
-from rpeg.ir.attributes import RecordAttr, SecondsAttr
+from rpeg.ir.attributes import RecordAttr, SecondsAttr, plain
 from rpeg.ir.base import CheckedOp, Held, maybe, required, setting
 from rpeg.ir.checks import record_violations, setting_violations
 from rpeg.ir.declared import declarations, pipeline_of, step_of, symbol_name
@@ -66,6 +66,8 @@ class Form:
     """What its operand is, as a pattern; empty if it has none."""
     defaults: Mapping[str, Attribute] = field(default_factory=dict[str, Attribute])
     """Where they differ from the operation's."""
+    needs: tuple[str, ...] = ()
+    """Settings that it can't do without, though others of its kind can."""
 
 
 class DeclareOp(CheckedOp):
@@ -115,7 +117,11 @@ class DeclareOp(CheckedOp):
         table = cls._table()
         things = operands(f"source: {form.source}") if form.source else ()
         settings = {
-            s: replace(table[s], default=form.defaults.get(s, table[s].default))
+            s: replace(
+                table[s],
+                default=form.defaults.get(s, table[s].default),
+                required=table[s].required or s in form.needs,
+            )
             for s in form.settings
         }
         return Signature(name, form.doc, things, (name,), settings)
@@ -213,6 +219,11 @@ def _mentions(op: Operation, name: str) -> bool:
 _MODEL = ("optim", "lora", "dtype", "router_aux")
 
 
+def _model(doc: str, *more: str) -> Form:
+    """A model that may be trained, and may start from another's initial weights."""
+    return Form(doc, (*_MODEL, *more), "uri | init", {"router_aux": plain(0.0)})
+
+
 PYTHON = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 RUN = re.compile(r"\w+/\w+")
 
@@ -247,23 +258,33 @@ class ModelOp(DeclareOp):
     name = "rpeg.model"
     KIND: ClassVar[str] = "model"
     FORMS: ClassVar[Mapping[str, Form]] = {
-        "policy": Form("a language model", _MODEL, "uri | init"),
-        "value": Form("a critic: one number a token", _MODEL, "uri | init"),
-        "actor_critic": Form(
-            "a language model with a second head for values",
-            (*_MODEL, "shared_layers"),
-            "uri | init",
+        "policy": _model("a language model"),
+        "value": _model("a critic: one number a token"),
+        "actor_critic": _model("a language model with a second head for values", "shared_layers"),
+        "reward": _model("a reward model: one number a response"),
+        "process_reward": _model("a reward model: one number a token"),
+        "generative_reward": Form(
+            "a judge: a language model that is asked for one number a response",
+            ("template", "max_tokens", "dtype"),
+            needs=("template", "max_tokens"),
         ),
-        "reward": Form("a reward model: one number a response", _MODEL, "uri | init"),
-        "process_reward": Form("a reward model: one number a token", _MODEL, "uri | init"),
     }
     optim = maybe(record("adamw"))
     lora = maybe(record("lora"))
     dtype = setting(word("bf16", "fp32"), "bf16")
-    router_aux = setting(FLOAT, 0.0, least=0.0)
+    router_aux = maybe(FLOAT, least=0.0)
     shared_layers = maybe(INT, least=1)
+    template = maybe(TEXT)
+    max_tokens = maybe(INT, least=1)
 
     def rules(self) -> Iterator[Violation]:
+        if self.template is not None and "{response}" not in self.text_of("template"):
+            yield Violation(
+                "setting-range",
+                "template: the judge has to see what it judges: write {response} where it goes, "
+                "and {prompt} or {answer} where it needs them",
+                violations.setting("template"),
+            )
         if self.initial is not None:
             yield from self._initial_rules(self.initial)
         yield from enough_layers(self, self.title)

@@ -12,7 +12,6 @@ from rpeg.ir.ops.movement import clause_of, pool_of
 from rpeg.ir.ops.sampling import LogprobOp, ScoreOp, ValuesOp
 from rpeg.ir.patterns import Pattern
 from rpeg.ir.stages import stage_name
-from rpeg.ir.types import WeightsType
 from rpeg.ir.violations import Violation
 
 CHUNKED = ("par", "mb")
@@ -39,8 +38,7 @@ class FuseOp(RpegOp):
     @staticmethod
     def inside(op: Operation) -> bool:
         """Whether it is a forward pass of a model over trajectories."""
-        scored = isinstance(op, ScoreOp) and isinstance(op.scorer.type, WeightsType)
-        return isinstance(op, LogprobOp | ValuesOp) or scored
+        return isinstance(op, LogprobOp | ValuesOp) or (isinstance(op, ScoreOp) and op.passes_model)
 
     @property
     def passes(self) -> Sequence[RpegOp]:

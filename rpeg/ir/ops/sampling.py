@@ -51,6 +51,9 @@ from rpeg.ir.types import (
 from rpeg.ir.violations import Violation
 
 LANGUAGE_MODEL = "model.policy | model.actor_critic"
+SCORER = (
+    "verifier | model.reward | model.process_reward | model.generative_reward | tool.environment"
+)
 BATCHES: Mapping[str, type[PromptsType | DemosType | PairsType]] = {
     "prompts": PromptsType,
     "demos": DemosType,
@@ -273,10 +276,16 @@ class ScoreOp(RpegOp):
     name = "rpeg.score"
     SURFACE: ClassVar[str] = "score"
     PLACED: ClassVar[bool] = True
-    scorer = operand("verifier | model.reward | model.process_reward | tool.environment")
+    scorer = operand(SCORER)
     trajectories = operand("traj")
     reward = gives("tok.reward | seq.reward")
     traits = traits_def(Pure())
+
+    @property
+    def passes_model(self) -> bool:
+        """Whether it is a forward pass of a model, rather than a question to somebody."""
+        held = self.scorer.type
+        return isinstance(held, WeightsType) and held.what != "generative_reward"
 
     def infer(self) -> Sequence[Attribute]:
         scorer = self.scorer.type

@@ -56,12 +56,12 @@ def _stale(program: Program, op: RpegOp) -> None:
 @compiles(ops.ScoreOp)
 def _score(program: Program, op: RpegOp) -> None:
     assert isinstance(op, ops.ScoreOp)
-    scorer = program.model(op) if isinstance(op.scorer.type, WeightsType) else None
-    y, callee = program.value(op.trajectories), "score"
-    if scorer is not None and isinstance(op.reward.type, TokenFieldType):
-        callee = "token_scores"
-    receiver = scorer or program.value(op.scorer)
-    program.results(op, program.call(op, callee, y, receiver=receiver))
+    of_model = isinstance(op.scorer.type, WeightsType)
+    scorer = program.model(op) if of_model else program.value(op.scorer)
+    a_token = of_model and isinstance(op.reward.type, TokenFieldType)
+    y = program.value(op.trajectories)
+    made = program.call(op, "token_scores" if a_token else "score", y, receiver=scorer)
+    program.results(op, made)
 
 
 @compiles(ops.LogprobOp, ops.ValuesOp)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rpeg.runtime.batches.examples import Examples
     from rpeg.runtime.engine.decoding import Sampling
     from rpeg.runtime.engine.embedded import EmbeddedEngine
+    from rpeg.runtime.judge import Judge
     from rpeg.runtime.trainer import Model, Trainer
     from rpeg.runtime.verifiers import Verifier
 
@@ -29,7 +30,7 @@ class Oracle:
         """What `engine.generate` answers."""
         return engine.sample(prompts, settings, dtype)
 
-    def rewards(self, verifier: Verifier, y: Trajectories) -> list[float]:
+    def rewards(self, verifier: Verifier | Judge, y: Trajectories) -> list[float]:
         """What `verifier.score` answers."""
         return verifier.ask(y)
 

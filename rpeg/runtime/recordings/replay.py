@@ -27,6 +27,7 @@ from rpeg.runtime.trajectories import Prompts, Trajectories
 if TYPE_CHECKING:
     from rpeg.runtime.batches.examples import Examples
     from rpeg.runtime.engine.embedded import EmbeddedEngine
+    from rpeg.runtime.judge import Judge
     from rpeg.runtime.run import Run
     from rpeg.runtime.trainer import Model, Trainer
     from rpeg.runtime.verifiers import Verifier
@@ -76,7 +77,7 @@ class Replay(Oracle):
         self._engines[name] = _InUse(engine, settings, dtype)
         return y, logprobs
 
-    def rewards(self, verifier: Verifier, y: Trajectories) -> list[float]:
+    def rewards(self, verifier: Verifier | Judge, y: Trajectories) -> list[float]:
         """The recorded ones."""
         rewards = self._step.rewards
         whole = rewards[self._next("rewards", verifier.name, rewards)]

@@ -36,7 +36,7 @@ EFFECTS = (StopOp, EvalOp, EvalLossOp, CheckpointOp, ExportOp)
 """What measures or writes."""
 REFERENCE = "verify_reference"
 SCORING = ("reward", "process_reward")
-HARDENED = ("policy", "value", *SCORING)
+HARDENED = ("policy", "value", "generative_reward", *SCORING)
 """Kinds of models that get folders."""
 
 LR = 3e-4
@@ -154,6 +154,8 @@ class Hardening:
                 folder = self.folders.perturbed(folder)
             model.properties["source"] = StringAttr(str(folder))
             _set(model, dtype="fp32")
+            if model.max_tokens is not None:
+                _shrink(model, max_tokens=self.size.tokens)
 
     def _folder(self, model: ModelOp) -> Path:
         assert model.uri is not None, "a verified model has a source"

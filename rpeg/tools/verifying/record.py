@@ -10,9 +10,9 @@ from torch import Tensor
 from xdsl.dialects.builtin import ModuleOp
 
 from rpeg.interp import Greedy, Interpreter, Place, Sampling, World
+from rpeg.interp.judge import Scorer
 from rpeg.runtime.recordings.recording import Recording
 from rpeg.runtime.trajectories import Trajectories
-from rpeg.runtime.verifiers import Verifier
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Rewarding(Sampling):
     seed: int
     notes: dict[str, str] = field(default_factory=dict[str, str])
 
-    def score(self, place: Place, verifier: Verifier, y: Trajectories) -> Tensor:
+    def score(self, place: Place, verifier: Scorer, y: Trajectories) -> Tensor:
         """The verifier's rewards, or drawn ones from [0, 1)."""
         rewards = super().score(place, verifier, y)
         groups = rewards.view(-1, y.n)

@@ -47,6 +47,16 @@ def write_rows(path: Path) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
+def write_pairs(path: Path) -> None:
+    """Twelve prompts of three lengths, each with two responses of other lengths."""
+    rows = [
+        {"prompt": f"{'7' * (k % 3)}{k % 10}=", "chosen": f"{k % 10}5{'3' * (k % 4)}"}
+        | {"rejected": f"{(k + 3) % 10}"}
+        for k in range(12)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
 def parse(step: str, *, optim: str = "adamw(lr=3e-3)", more: str = "", steps: int = 5) -> ModuleOp:
     """A module with one pipeline `p` whose step is `step`."""
     text = f"""rpeg 0.1

@@ -78,3 +78,38 @@ def test_a_sound_one() -> None:
 def test_messages(part: str, written: str, message: str) -> None:
     (found,) = errors(**{part: written})
     assert message in found
+
+
+JUDGED = """rpeg 0.1
+pipeline p {{
+  model actor = policy("a", optim=adamw(lr=1e-6))
+  model judge = generative_reward("b", {settings})
+  data train = prompts("rows.jsonl")
+
+  step i < 10 {{
+    q = batch(train, size=8)
+    y, lp = generate(actor@i, q, n=4, max_tokens=8)
+    r = score(judge, y)
+    adv = group_advantage(r, baseline=mean, scale=std)
+    pg = policy_gradient(y, adv)
+    actor@i+1 = update(actor@i, pg, agg=token_mean)
+  }}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ('template="{response}", max_tokens=9', None),
+        ('template="{prompt}", max_tokens=9', "the judge has to see what it judges: write {resp"),
+        ("max_tokens=9", "generative_reward needs the setting `template`"),
+        ('template="{response}"', "generative_reward needs the setting `max_tokens`"),
+        ('template="{response}", max_tokens=9, optim=adamw(lr=1e-6)', "has no setting `optim`"),
+    ],
+)
+def test_judges(settings: str, message: str | None) -> None:
+    text = JUDGED.format(settings=settings)
+    found = [d.message for d in check(text, "p.rpeg") if d.severity == "error"]
+    assert len(found) == (message is not None)
+    assert all(message in each for each in found if message is not None)

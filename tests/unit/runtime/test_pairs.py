@@ -12,15 +12,20 @@ import pytest
 import torch
 
 from rpeg import runtime as rt
+from rpeg.interp.judge import Judge as Referee
+from rpeg.interp.network import Network, initial_tensors
+from rpeg.interp.values import Model, Weights
 from rpeg.runtime.batches.batching import microbatches, together
 from rpeg.runtime.batches.examples import Examples
 from rpeg.runtime.batches.spelling import spelled
 from rpeg.runtime.errors import DataFailure, ModelFailure
 from rpeg.runtime.groups import Groups
 from rpeg.runtime.models.export import export_model
+from rpeg.runtime.models.model_source import ModelSource
 from rpeg.runtime.models.tokenizer import Tokenizer
 from rpeg.runtime.run import Run
 from rpeg.runtime.trajectories import Pairs, Row, Trajectories
+from rpeg.runtime.verifiers.answers import filled, last_number
 from tests.unit.interp.pipelines import DIGITS, write_model
 
 
@@ -197,3 +202,30 @@ def test_ids_of_the_same_tokenizer_stay(
     other = replace(y, prompt_ids=tuple((3, *ids) for ids in y.prompt_ids))
     assert torch.equal(spelled(other, tokenizer).tokens, y.tokens)
     assert spelled(other, tokenizer).prompt_ids == y.prompt_ids
+
+
+def test_a_template_is_filled_once() -> None:
+    row = Row(prompt="{response}?", answer="{prompt}")
+    assert filled("{prompt} {response} {answer} {x}", row, "{answer}") == (
+        "{response}? {answer} {prompt} {x}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("10 of 10: 7", 7.0), ("-0.5.", -0.5), ("no", None), ("", None), ("8/10\n", 10.0)],
+)
+def test_a_judges_answer(text: str, number: float | None) -> None:
+    assert last_number(text) == number
+
+
+def test_a_judge_says_what_the_interpreters_says(run: Run, groups: Groups, model: str) -> None:
+    settings = {"template": "{response}={prompt}", "max_tokens": 4}
+    judge = rt.Judge(run, "judge", source=model, dtype="fp32", groups=groups, **settings)  # type: ignore[arg-type]
+    source = ModelSource(Path(model), run.seed)
+    network = Model("judge", "policy", Network(source), None)
+    theirs = Referee(Weights(network, initial_tensors(source), 0), "{response}={prompt}", 4)
+    rows = tuple(Row(prompt=f"{k}=", completion=f"{k}{k}") for k in range(6))
+    y = as_trajectories(Pairs(rows, torch.arange(6)), source.tokenizer)
+    assert torch.equal(judge.score(y), theirs.score(y))
+    assert len(set(judge.score(y).tolist())) > 1
