@@ -103,9 +103,9 @@ all = weighted_sum(r, liked, along, graded, weights=[1.0, 0.5, 0.5, 0.01])
 adv = group_advantage(all, baseline=mean, scale=std)
 {_CLIPPED}""",
         things="""
-model rm = reward("{{model}}")
-model prm = process_reward("{{model}}")
-model judge = generative_reward("{{model}}", template="{{{{response}}}}={{{{prompt}}}}", max_tokens=4)
+model rm = reward("{model}")
+model prm = process_reward("{model}")
+model judge = generative_reward("{model}", template="{{response}}={{prompt}}", max_tokens=4)
 """,
     ),
     "dpo": """rpeg 0.1
