@@ -2,7 +2,7 @@
 
     python benchmarks/opt.py [--operations 10000] [--rounds 5]
 
-Both read the same MLIR text, in our dialects, and print the same. The pipeline is one step; a second
+Both read the same MLIR text, in our dialects, and print the same. The pipeline is one step; another
 one of a few operations shows what starting up costs. Prints each round, the medians, their ratio.
 """
 
@@ -70,7 +70,7 @@ def part(n: int) -> Iterator[str]:
 
 
 def run(side: str, path: Path) -> tuple[bytes, float]:
-    """What a side prints, and its CPU seconds. Raises RuntimeError with its messages if it fails."""
+    """What a side prints, and its CPU seconds. Raises RuntimeError with its messages."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         command = [sys.executable, *SIDES[side], str(path)]

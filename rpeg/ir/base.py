@@ -7,6 +7,7 @@ cursors) have no surface: the front end threads them.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, Self, cast
 
 from typing_extensions import TypeVar
@@ -280,7 +281,8 @@ class RpegOp(CheckedOp):
         )
 
     @classmethod
-    def setting_table(cls) -> dict[str, Setting]:
+    @cache
+    def setting_table(cls) -> Mapping[str, Setting]:
         """The settings by name, in the order of the definition."""
         table = cls.get_irdl_definition().properties
         held = ((n, d.constr) for n, d in table.items())
@@ -291,9 +293,15 @@ class RpegOp(CheckedOp):
         }
 
     @classmethod
+    @cache
+    def operand_flows(cls) -> Mapping[str, Flow]:
+        """The constraints of the operands by name, in order."""
+        return {name: _flow(d) for name, d in cls.get_irdl_definition().operands}
+
+    @classmethod
     def hidden_operands(cls) -> list[str]:
         """Kinds of the operands that the front end threads, in order."""
-        flows = (_flow(d) for _, d in cls.get_irdl_definition().operands)
+        flows = cls.operand_flows().values()
         return [f.pattern.alternatives[0][0] for f in flows if f.hidden]
 
     # ---- checks
@@ -337,11 +345,11 @@ class RpegOp(CheckedOp):
 
     def flows(self) -> Iterator[tuple[str, SSAValue, Flow]]:
         """(operand name, value, constraint) of each operand."""
-        for name, definition in self.get_irdl_definition().operands:
+        for name, flow in self.operand_flows().items():
             group = getattr(self, name)
             values = [group] if isinstance(group, SSAValue) else list(group or ())
             for value in values:
-                yield name, value, _flow(definition)
+                yield name, value, flow
 
     def _next_rules(self) -> Iterator[Violation]:
         for index, value in enumerate(self.operands):

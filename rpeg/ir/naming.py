@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -67,34 +69,42 @@ def step_index(value: SSAValue) -> str:
 
 def trajectories_of(value: SSAValue) -> SSAValue | None:
     """The trajectories, or pairs, that a field belongs to; themselves for these."""
+    seen: set[SSAValue] = set()
+    left = [value]
+    while left:
+        field = left.pop()
+        makers = _belongs_with(field)
+        if not makers and isinstance(field.type, TrajectoriesType | PairsType):
+            return field
+        if field not in seen:
+            seen.add(field)
+            left += reversed(makers)
+    return None
+
+
+def _belongs_with(value: SSAValue) -> Sequence[SSAValue]:
+    """Values of the same trajectories as a field, as its maker says; none for these."""
     owner = value.owner
     if isinstance(owner, Operation) and owner.name in MOVES:
-        return trajectories_of(owner.operands[0])
-    if isinstance(value.type, TrajectoriesType | PairsType):
-        return value
-    if not isinstance(value.type, TokenFieldType | ResponseFieldType):
-        return None
-    if isinstance(owner, Block):
-        return None
+        return owner.operands[:1]
+    if isinstance(owner, Block) or not isinstance(value.type, TokenFieldType | ResponseFieldType):
+        return ()
     if owner.name in ("rpeg.generate", "rpeg.pop"):
-        return owner.results[0]
+        return owner.results[:1]
     if owner.name == "rpeg.fuse":
         inside = (r for op in owner.regions[0].block.ops for r in op.results)
         pairs = zip(inside, owner.results, strict=False)
-        return next((trajectories_of(r) for r, outer in pairs if outer is value), None)
+        return [inner for inner, outer in pairs if outer is value]
     if owner.name == "rpeg.collect":
         return _kept(owner, value)
-    return next((t for t in map(trajectories_of, owner.operands) if t is not None), None)
+    return owner.operands
 
 
-def _kept(collect: Operation, value: SSAValue) -> SSAValue | None:
+def _kept(collect: Operation, value: SSAValue) -> Sequence[SSAValue]:
     """The result of a collect that holds the trajectories of another of its results."""
     keep = collect.regions[0].block.last_op
     if keep is None:
-        return None
-    index = next(k for k, r in enumerate(collect.results) if r is value)
-    if index >= len(keep.operands):
-        return None
-    inner = trajectories_of(keep.operands[index])
-    pairs = zip(keep.operands, collect.results, strict=False)
-    return next((outer for kept, outer in pairs if kept is inner), None)
+        return ()
+    pairs = list(zip(keep.operands, collect.results, strict=False))
+    inner = next((trajectories_of(kept) for kept, outer in pairs if outer is value), None)
+    return [outer for kept, outer in pairs if kept is inner]

@@ -68,6 +68,7 @@ def _op(op: Operation, visible: set[SSAValue]) -> Iterator[tuple[Operation, int]
 
 
 def _block(block: Block, visible: set[SSAValue]) -> Iterator[tuple[Operation, int]]:
-    inside = visible | set(block.args)
+    visible.update(block.args)
     for op in block.ops:
-        yield from _op(op, inside)
+        yield from _op(op, visible)
+    visible.difference_update(block.args, *(op.results for op in block.ops))

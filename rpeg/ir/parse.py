@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, UnknownLoc
@@ -161,25 +160,28 @@ class LocatingParser(Parser):
     # ---- messages
 
     def parse_optional_attribute(self) -> Attribute | None:
-        with self._errors_at_its_start():
-            return super().parse_optional_attribute()
-
-    def parse_optional_type(self) -> TypeAttribute | None:
-        with self._errors_at_its_start():
-            return super().parse_optional_type()
-
-    @contextmanager
-    def _errors_at_its_start(self) -> Iterator[None]:
-        """Where xDSL names the token behind an attribute, or no place at all."""
         start = self._current_token.span
         try:
-            yield
-        except VerifyException as error:
+            return super().parse_optional_attribute()
+        except (VerifyException, ParseError) as error:
+            self._fail_at(start, error)
+
+    def parse_optional_type(self) -> TypeAttribute | None:
+        start = self._current_token.span
+        try:
+            return super().parse_optional_type()
+        except (VerifyException, ParseError) as error:
+            self._fail_at(start, error)
+
+    def _fail_at(self, start: Span, error: VerifyException | ParseError) -> NoReturn:
+        """Raises the error at the start of an attribute, where xDSL names the token behind it, or
+        no place at all.
+        """
+        if isinstance(error, VerifyException):
             self.raise_error(str(error), start)
-        except ParseError as error:
-            if not error.msg.endswith("is not registered"):
-                raise
+        if error.msg.endswith("is not registered"):
             self.raise_error(error.msg, start)
+        raise error
 
     def _get_op_by_name(self, name: str) -> type[Operation]:
         found = self.ctx.get_optional_op(name, dialect_stack=self._parser_state.dialect_stack)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, StringAttr, i1
 from xdsl.ir import Attribute
 
 from rpeg.ir.attributes import BytesAttr, RecordAttr, SecondsAttr
@@ -50,7 +50,7 @@ class _Boolean(Kind):
 
 
 def _is_bool(value: Attribute) -> bool:
-    return isinstance(value, IntegerAttr) and str(value.type) == "i1"
+    return isinstance(value, IntegerAttr) and value.type == i1
 
 
 INT = _Integer("a whole number", "8")

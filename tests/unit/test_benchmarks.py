@@ -1,4 +1,4 @@
-"""The speed benchmark runs; what it measures is nobody's promise here."""
+"""The speed benchmarks run; what they measure is nobody's promise here."""
 
 from __future__ import annotations
 
@@ -7,12 +7,21 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "step.py"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def test_one_tiny_round_of_one_side() -> None:
     sizes = ["--prompts", "2", "--completions", "2", "--tokens", "4"]
-    command = [sys.executable, str(SCRIPT), "--only", "rpeg", "--rounds", "1", "--dtypes", "fp32"]
+    command = [
+        sys.executable,
+        str(BENCHMARKS / "step.py"),
+        "--only",
+        "rpeg",
+        "--rounds",
+        "1",
+        "--dtypes",
+        "fp32",
+    ]
     result = subprocess.run(
         [*command, *sizes],
         capture_output=True,
@@ -26,3 +35,10 @@ def test_one_tiny_round_of_one_side() -> None:
     assert line.startswith("rpeg  fp32")
     assert stages["total"] > 0
     assert stages["decode"] > 0 and stages["backward"] > 0
+
+
+def test_both_opt_tools_print_the_same() -> None:
+    command = [sys.executable, str(BENCHMARKS / "opt.py"), "--operations", "15", "--rounds", "1"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    sides = [line.split()[0] for line in result.stdout.splitlines()]
+    assert sides == ["rpeg-opt", "xdsl-opt", "ratio"] * 2

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import takewhile
 from typing import ClassVar, Self
 
@@ -102,7 +103,8 @@ class DeclareOp(CheckedOp):
         return self.source.data if isinstance(self.source, StringAttr) else None
 
     @classmethod
-    def signatures(cls) -> dict[str, Signature]:
+    @cache
+    def signatures(cls) -> Mapping[str, Signature]:
         """The signature of each constructor."""
         return {name: cls._signature(name, form) for name, form in cls.FORMS.items()}
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import platform
 import shlex
 import tempfile
-from importlib.metadata import version
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
@@ -45,6 +43,9 @@ def command(step: ModulePass, path: str) -> str:
 
 
 def _text(step: ModulePass, before: ModuleOp, error: Exception, path: str) -> str:
+    import platform  # these two are slow to import, and crashes are rare
+    from importlib.metadata import version
+
     what = " ".join(f"{type(error).__name__}: {error}".split())
     made = f"rpeg {__version__}, xdsl {version('xdsl')}, Python {platform.python_version()}"
     notes = (f"{step.name} crashed: {what}", made, command(step, path))
