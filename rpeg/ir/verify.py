@@ -51,8 +51,11 @@ def _op_problems(op: Operation) -> list[Violation]:
     try:
         if isinstance(op, CheckedOp):
             found += op.violations()
+            CheckedOp.SOUND = op
         if not any(v.severity == "error" for v in found):
             op.verify(verify_nested_ops=False)
     except VerifyException as error:
-        found.append(Violation("malformed-operation", str(error)))
+        found.append(Violation("malformed-operation", " ".join(str(error).split())))
+    finally:
+        CheckedOp.SOUND = None
     return found

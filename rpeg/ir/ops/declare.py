@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 from xdsl.dialects.builtin import StringAttr, SymbolNameConstraint, SymbolRefAttr
 from xdsl.ir import Attribute, Operation
 from xdsl.irdl import (
+    base,
     irdl_op_definition,
     opt_prop_def,
     prop_def,
@@ -79,7 +80,7 @@ class DeclareOp(CheckedOp):
     FORMS: ClassVar[Mapping[str, Form]] = {}
     sym_name = prop_def(SymbolNameConstraint())
     form = prop_def(StringAttr)
-    source = opt_prop_def(Attribute)
+    source = opt_prop_def(base(StringAttr) | base(SymbolRefAttr))
     traits = traits_def(SymbolOpInterface())
 
     @property

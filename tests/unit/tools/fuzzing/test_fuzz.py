@@ -1,0 +1,82 @@
+"""Whatever the input, rpeg-opt ends with a code, and every error has a place in the text.
+
+Half of the mutants are of `.rpeg` texts, half of `.mlir`; of each, some are edits of characters, most
+are edits of trees and modules, which the parser takes. The seed is new each time, and printed:
+
+    RPEG_FUZZ_SEED=123 RPEG_FUZZ_MUTANTS=100000 pytest -m slow tests/unit/tools/fuzzing
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import traceback
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import pytest
+
+from rpeg.frontend import ast
+from tests.unit.tools.fuzzing import characters, modules, trees
+from tests.unit.tools.fuzzing.corpus import Seed, seeds
+from tests.unit.tools.fuzzing.judge import PIPELINES, Tally, judge
+
+FORMS = ("rpeg", "mlir")
+QUICK = 60
+MUTANTS = int(os.environ.get("RPEG_FUZZ_MUTANTS", "20000"))
+SEED = int(os.environ.get("RPEG_FUZZ_SEED", random.SystemRandom().randrange(10**9)))
+WORKERS = 2
+PARSED = 0.3
+"""The share of mutants that have to reach the verifier."""
+HITS = 20
+"""How many mutants have to break each rule, of as many as continuous integration runs."""
+
+
+class Found(AssertionError):
+    """A broken promise, with the mutant that shows it."""
+
+
+def mutant(seed: Seed, draw: random.Random) -> str:
+    """A mutant of a seed."""
+    if draw.random() < 0.3:
+        return characters.mutant(seed.text, draw.randrange(2**63))
+    if isinstance(seed.content, ast.File):
+        return trees.mutant(seed.content, draw)
+    return modules.mutant(seed.content, draw)
+
+
+def fuzz(form: str, seed: int, start: int, stop: int) -> Tally:
+    """Judges the mutants `start` to `stop` of a seed. Raises Found."""
+    tally = Tally()
+    for number in range(start, stop):
+        draw = random.Random(f"{seed} {form} {number}")
+        text = mutant(draw.choice(seeds(form)), draw)
+        try:
+            judge(text, form, draw.choice(PIPELINES), tally)
+        except Exception:
+            raise Found(
+                f"mutant {number} of RPEG_FUZZ_SEED={seed}, {form}:\n{text}\n"
+                f"{traceback.format_exc()[-4000:]}"
+            ) from None
+    return tally
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_mutants(form: str) -> None:
+    print(f"RPEG_FUZZ_SEED={SEED}")
+    tally = fuzz(form, SEED, 0, QUICK)
+    assert tally.inputs == QUICK
+
+
+@pytest.mark.slow
+def test_more_mutants(capsys: pytest.CaptureFixture[str]) -> None:
+    half, size = MUTANTS // len(FORMS), 500
+    jobs = [(form, SEED, at, min(at + size, half)) for at in range(0, half, size) for form in FORMS]
+    tally = Tally()
+    with ProcessPoolExecutor(WORKERS, get_context("forkserver")) as pool:
+        for found in pool.map(fuzz, *zip(*jobs, strict=True)):
+            tally.add(found)
+    with capsys.disabled():
+        print(f"\nRPEG_FUZZ_SEED={SEED}\n{tally}")
+    assert tally.inputs == half * len(FORMS)
+    assert tally.parsed >= PARSED * tally.inputs
