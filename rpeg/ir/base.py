@@ -152,7 +152,7 @@ class CheckedOp(IRDLOperation):
     WITHIN: ClassVar[str] = ""
     """The operation that must be around it, near or far."""
     SOUND: ClassVar["CheckedOp | None"] = None
-    """The operation that `diagnose` has just found to break no rule: they need not be asked again."""
+    """The operation whose violations were just asked for, and had no error among them."""
 
     # ---- settings as plain values
 

@@ -1,4 +1,4 @@
-"""Seeded mutants of a module that still parse: edits of its operations, printed in the generic form."""
+"""Seeded mutants of a module that still parse: edits of its operations, in the generic form."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Whatever the input, rpeg-opt ends with a code, and every error has a place in the text.
 
-Half of the mutants are of `.rpeg` texts, half of `.mlir`; of each, some are edits of characters, most
-are edits of trees and modules, which the parser takes. The seed is new each time, and printed:
+Half of the mutants are of `.rpeg` texts, half of `.mlir`; of each, some are edits of characters,
+most are edits of trees and modules, which the parser takes. The seed is new each time, and printed:
 
     RPEG_FUZZ_SEED=123 RPEG_FUZZ_MUTANTS=100000 pytest -m slow tests/unit/tools/fuzzing
 """
@@ -17,8 +17,9 @@ from multiprocessing import get_context
 import pytest
 
 from rpeg.frontend import ast
+from rpeg.ir.rules.explain import rules
 from tests.unit.tools.fuzzing import characters, modules, trees
-from tests.unit.tools.fuzzing.corpus import Seed, seeds
+from tests.unit.tools.fuzzing.corpus import mistakes, seeds
 from tests.unit.tools.fuzzing.judge import PIPELINES, Tally, judge
 
 FORMS = ("rpeg", "mlir")
@@ -26,19 +27,23 @@ QUICK = 60
 MUTANTS = int(os.environ.get("RPEG_FUZZ_MUTANTS", "20000"))
 SEED = int(os.environ.get("RPEG_FUZZ_SEED", random.SystemRandom().randrange(10**9)))
 WORKERS = 2
+CHARACTERS = 0.25
+"""The share of mutants that are edits of characters."""
 PARSED = 0.3
 """The share of mutants that have to reach the verifier."""
-HITS = 20
-"""How many mutants have to break each rule, of as many as continuous integration runs."""
+HITS, ENOUGH = 20, 20_000
+"""How many mutants have to break each rule, of at least so many in all."""
 
 
 class Found(AssertionError):
     """A broken promise, with the mutant that shows it."""
 
 
-def mutant(seed: Seed, draw: random.Random) -> str:
-    """A mutant of a seed."""
-    if draw.random() < 0.3:
+def mutant(form: str, number: int, draw: random.Random) -> str:
+    """A mutant: odd numbers are of texts that break a rule, each rule's in its turn."""
+    held, turn = mistakes(form) if number % 2 else seeds(form), number // 2
+    seed = held[turn % len(held)]
+    if draw.random() < CHARACTERS:
         return characters.mutant(seed.text, draw.randrange(2**63))
     if isinstance(seed.content, ast.File):
         return trees.mutant(seed.content, draw)
@@ -50,7 +55,7 @@ def fuzz(form: str, seed: int, start: int, stop: int) -> Tally:
     tally = Tally()
     for number in range(start, stop):
         draw = random.Random(f"{seed} {form} {number}")
-        text = mutant(draw.choice(seeds(form)), draw)
+        text = mutant(form, number, draw)
         try:
             judge(text, form, draw.choice(PIPELINES), tally)
         except Exception:
@@ -80,3 +85,5 @@ def test_more_mutants(capsys: pytest.CaptureFixture[str]) -> None:
         print(f"\nRPEG_FUZZ_SEED={SEED}\n{tally}")
     assert tally.inputs == half * len(FORMS)
     assert tally.parsed >= PARSED * tally.inputs
+    seldom = {code: tally.rules[code] for code in rules() if tally.rules[code] < HITS}
+    assert not seldom or MUTANTS < ENOUGH

@@ -152,7 +152,7 @@ LISTS = ("declarations", "body", "expects", "plans", "pools", "places", "clauses
 
 
 def _lists(file: ast.File, draw: random.Random) -> ast.File:
-    """Statements, declarations or lines of a plan dropped, doubled, swapped, taken from elsewhere."""
+    """Statements, declarations, lines of a plan dropped, doubled, swapped, taken from elsewhere."""
     found = [(p, n, name) for p, n in nodes(file) for name in LISTS if getattr(n, name, None)]
     path, node, name = draw.choice(found)
     others = [n for _, n, same in found if same == name]
