@@ -104,8 +104,6 @@ def _unknown(name: str) -> str:
 
 
 def _read(path: Path, nodes: int | None) -> Cluster:
-    import tomllib  # only who names a cluster needs it
-
     try:
         return _sized(Figures.read(path, KEYS), nodes)
     except FigureError as error:
