@@ -183,6 +183,8 @@ def _overwrites(op: Operation, ops: Sequence[Operation]) -> Iterator[Dependence]
     readers go first.
     """
     replaced = [old for inner in op.walk() if (old := _replaced(inner)) is not None]
+    if not replaced:
+        return
     for reader in ops:
         reads = set() if reader is op or isinstance(reader, GetOp) else set(uses(reader))
         if not reads.isdisjoint(replaced):

@@ -27,7 +27,7 @@ def deadlock_violations(root: Operation) -> Iterator[tuple[Operation, Violation]
         if isinstance(pipeline, PipelineOp):
             found = (op for op in pipeline.body.block.ops if isinstance(op, SequenceOp))
             sequences = {symbol_text(op.pool): op for op in found}
-            around = _cycle(pipeline, sequences)
+            around = _cycle(pipeline, sequences) if len(sequences) > 1 else []
             if len({pool for pool, _ in around}) > 1:
                 named = " -> ".join(f"{label} on {pool}" for pool, label in around)
                 text = (
