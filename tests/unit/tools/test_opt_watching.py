@@ -31,7 +31,7 @@ class Crashes(RpegPass):
     """Raises what no pass should."""
 
     name = "rpeg-crash"
-    LEVELS: ClassVar[Levels] = MappingProxyType({"L1": "L1"})
+    LEVELS: ClassVar[Levels] = MappingProxyType({"L0": "L0", "L1": "L1"})
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         {}["nothing"]  # type: ignore[index]
