@@ -57,6 +57,8 @@ class Architecture:
     latent: Latent | None = None
     positions: int = 0
     """Rows of a learned table of positions; 0 without one."""
+    sinks: bool = False
+    """Whether the softmax has a learned sink, for which training runs attention unfused."""
 
     @property
     def query_width(self) -> int:

@@ -16,7 +16,7 @@ from rpeg.resources import resource
 KEYS = {
     TOP: (
         *("name", "source", "aliases", "layers", "hidden", "ffn", "heads", "kv_heads"),
-        *("head_width", "vocabulary", "positions", "gated", "tied"),
+        *("head_width", "vocabulary", "positions", "gated", "tied", "sinks"),
     ),
     "experts": ("number", "per_token", "ffn", "shared_ffn", "dense_layers", "every"),
     "latent": ("q_rank", "kv_rank", "nope_width", "rope_width", "value_width"),
@@ -80,6 +80,7 @@ def _architecture(file: Figures) -> Architecture:
         positions=table.get("positions", 0),
         gated=bool(table.get("gated", True)),
         tied=bool(table.get("tied", False)),
+        sinks=bool(table.get("sinks", False)),
         experts=Experts(**_experts(file)) if "experts" in file.sections else None,
         latent=Latent(**_latent(file)) if "latent" in file.sections else None,
     )
@@ -144,6 +145,7 @@ def from_hugging_face(config: Mapping[str, Any], name: str, place: str) -> Archi
         vocabulary=one("vocab_size"),
         gated=kind not in PLAIN_MLP,
         tied=bool(config.get("tie_word_embeddings", kind in ("gpt2", "opt", "bloom"))),
+        sinks=kind == "gpt_oss",
         experts=_hf_experts(config),
         latent=_hf_latent(config),
     )

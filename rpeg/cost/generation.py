@@ -31,8 +31,8 @@ class Engine:
     """Host time that a step takes for each running sequence: scheduling, sampling, output."""
     step_s: float | Array = 0.5e-3
     """Host time of a step that doesn't depend on them."""
-    memory_share: float = 0.92
-    """Of the memory that weights leave, what the cache gets."""
+    utilization: float = 0.95
+    """Of a GPU's memory that weights, cache and the engine take together."""
     most_sequences: float = 2048.0
     graph_kernel_s: float = 2e-6
     """Head and tail of a kernel within a CUDA graph."""
@@ -80,8 +80,8 @@ class Serving:
     def room(self, engine: Engine) -> Array:
         """Tokens whose cache fits beside the weights."""
         weights = self.width * self.shape.parameters / (self.tp * self.pp)
-        free = larger(self.machine.memory_bytes - weights - ENGINE_BYTES, 0.0)
-        return engine.memory_share * free / self.cached
+        usable = engine.utilization * self.machine.memory_bytes
+        return larger(usable - weights - ENGINE_BYTES, 0.0) / self.cached
 
     def step(self, running: ArrayLike, context: ArrayLike, engine: Engine) -> Array:
         """Seconds of one decode step of `running` sequences with `context` tokens each."""
@@ -90,10 +90,12 @@ class Serving:
         bytes_read = self.width * self._weights_read(n) / self.machine.memory_rate
         weights = larger(flops, bytes_read) / self.tp
         cache = n * past * self.cached * self.pp / self.machine.memory_rate
-        kernels = KERNELS_A_LAYER * self.shape.layers * engine.graph_kernel_s
+        kernels = KERNELS_A_LAYER * self.shape.layers
+        kernels += KERNELS_A_MIXTURE * self.shape.mixture_layers
         sent = n * self.shape.hidden * BF16_BYTES
         host = engine.step_s + engine.sequence_s * n
-        return weights + cache + kernels + self._reductions(sent) + host
+        launches = kernels * engine.graph_kernel_s
+        return weights + cache + launches + self._reductions(sent) + host
 
     def prefill(self, tokens: ArrayLike, length: ArrayLike) -> Array:
         """Seconds to read prompts of `length` tokens, `tokens` in all."""
@@ -123,7 +125,9 @@ class Serving:
         return 2.0 * self.shape.layers * one
 
 
-KERNELS_A_LAYER = 8.0
+KERNELS_A_LAYER, KERNELS_A_MIXTURE = 8.0, 24.0
+"""Kernels of a decode step in each layer, and more of them where experts are chosen."""
+
 STREAMED_BYTES = 40.0
 """Bytes moved for a token, layer and element of the hidden state, outside matmuls."""
 

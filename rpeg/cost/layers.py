@@ -148,6 +148,9 @@ class Pricing:
         plans = self.plans
         flops = 2.0 * plans.tokens * plans.seq * self.shape.score_width / plans.tp
         forward = flops / (self.machine.attention_rate * self.attention) + self.machine.kernel_s
+        if self.shape.sinks:
+            scores = SCORE_BYTES * self.shape.heads * plans.seq / plans.tp
+            forward = forward + plans.tokens * scores / self.machine.memory_rate
         ring = (plans.cp - 1.0) * plans.tokens * self.shape.kv_width * BF16_BYTES / plans.tp
         group = Group.of(self.machine, plans.cp, plans.tp)
         sent = collective(self.machine, POINT_TO_POINT, ring, group)
@@ -208,13 +211,16 @@ class Pricing:
         return Work(forward=forward, data_gradient=2.0 * forward)
 
 
-PLAIN_HOST_S, MIXTURE_HOST_S = 0.8e-3, 4.0e-3
+PLAIN_HOST_S, MIXTURE_HOST_S = 0.8e-3, 6.0e-3
 """Host time of one layer's launches, forward and backward, without CUDA graphs."""
+
+SCORE_BYTES = 4.5
+"""Moved for a score where attention isn't fused: written, scaled and masked, softmax, read."""
 
 LOSS_BYTES = 12.0
 """Bytes moved for a logit in the forward pass: fp32 copy, maximum, exponentials, sum."""
 
-ROUTING_BYTES = 16.0
+ROUTING_BYTES = 8.0
 """Moved for each element sent: permuted, sorted by expert, and both back, read and written."""
 
 ROUTING_KERNELS = 16

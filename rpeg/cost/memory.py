@@ -20,9 +20,6 @@ from rpeg.cost.arrays import Array, larger, smaller
 from rpeg.cost.plans import FULL, SELECTIVE, Plans
 from rpeg.cost.training import expert_replicas, local_parameters
 
-MASTER_BYTES = 12.0
-"""Of a weight: fp32 copy and two moments."""
-
 WORKSPACE_BYTES = 1.06e8
 """What matmul libraries keep: a deterministic run of Megatron holds it beyond its tensors."""
 
@@ -33,6 +30,10 @@ class Keeping:
 
     weight: float = 2.0
     gradient: float = 4.0
+    optimizer: float = 12.0
+    """Of a weight: fp32 copy and two moments."""
+    matmul_input: float = 2.0
+    """Of an element that a matmul reads; fp8 keeps what it has cast."""
     logit: float = 6.0
     """Bytes of a logit at the peak: bf16 and fp32. 0 where the loss goes in chunks."""
     fused_attention: bool = True
@@ -108,7 +109,7 @@ def _rank(
     parts = {
         "weights": keeping.weight * (split(3) + gathered),
         "gradients": keeping.gradient * plans.trained * split(2),
-        "optimizer": MASTER_BYTES * plans.trained * split(1),
+        "optimizer": keeping.optimizer * plans.trained * split(1),
         "activations": activations(shape, plans, keeping, held),
         "logits": np.where(has_head, logits, 0.0),
         "workspace": np.full_like(plans.tp, WORKSPACE_BYTES),
@@ -141,7 +142,8 @@ def activations(shape: Architecture, plans: Plans, keeping: Keeping, held: Array
 
 def _around(shape: Architecture, plans: Plans, keeping: Keeping) -> Array:
     """Bytes a token outside a block's matmuls: residual, norm, and the mask of dropout."""
-    return (7.0 if keeping.dropout else 6.0) * shape.hidden / plans.sequence_split
+    each = 4.0 + keeping.matmul_input + (1.0 if keeping.dropout else 0.0)
+    return each * shape.hidden / plans.sequence_split
 
 
 def _attention(shape: Architecture, plans: Plans, keeping: Keeping) -> Array:
@@ -154,7 +156,8 @@ def _attention(shape: Architecture, plans: Plans, keeping: Keeping) -> Array:
 
 def _mlp(shape: Architecture, plans: Plans, keeping: Keeping, ffn: float) -> Array:
     """Bytes a token of an MLP: what each matrix reads or writes, at its inner width."""
-    return _around(shape, plans, keeping) + 2.0 * shape.mlp_matrices * ffn / plans.tp
+    inner = 2.0 * (shape.mlp_matrices - 1) + keeping.matmul_input
+    return _around(shape, plans, keeping) + inner * ffn / plans.tp
 
 
 def _mixture(shape: Architecture, plans: Plans, keeping: Keeping) -> Array:

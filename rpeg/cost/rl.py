@@ -19,8 +19,9 @@ from rpeg.cost.plans import Plans
 from rpeg.cost.publish import apart_s, gathered_bytes, weight_bytes
 from rpeg.cost.training import Software, forward_time, step_time
 
-REST = 0.05
-"""Share of a step besides its phases."""
+REST, REST_SHARED = 0.05, 0.15
+"""Share of a step besides its phases: on pools of their own, and where engine and trainer take
+turns on the same GPUs, each emptying its memory for the other."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,8 @@ def rl_step(
     publish = _publish(rollout, learning, apart)
     train = learning.passes * forward + update + publish
     total = larger(generate, train) if apart else generate + train
-    return RlStep(total / (1.0 - REST), generate, forward, update, publish)
+    rest = REST if apart else REST_SHARED
+    return RlStep(total / (1.0 - rest), generate, forward, update, publish)
 
 
 def _publish(rollout: Rollout, learning: Learning, apart: bool) -> Array:

@@ -19,6 +19,9 @@ from rpeg.cost.kernels import BF16_BYTES, streamed
 from rpeg.cost.layers import Pricing, Work
 from rpeg.cost.plans import FULL, SELECTIVE, Plans
 
+STEP_S = 0.02
+"""Of a step besides: norm of the gradients, launches of the optimizer, the next batch."""
+
 ADAM_BYTES = 30.0
 """Moved for a weight: master, two moments and gradient in fp32, read; three written; bf16 out."""
 
@@ -79,7 +82,7 @@ def step_time(
         "expert": count * slowest.expert,
         "pipeline": bubble + count * sent,
         "data": data,
-        "optimizer": optimizer,
+        "optimizer": optimizer + STEP_S,
     }
     scaled = {name: era.slowdown * part for name, part in parts.items()}
     return StepTime(total=sum(scaled.values(), start=np.zeros(())), **scaled)

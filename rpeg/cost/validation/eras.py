@@ -4,7 +4,7 @@ An era is a generation of frameworks and a precision. Its first constant is a sl
 what the model says. Its second is one of `SECOND`, by kind of measurement. For each candidate of
 the second the slowdown is the median of measured over predicted; the candidate with the least mean
 error stays. An era with too few rows takes what its framework has in another precision, or what
-all eras of its kind share.
+all records of its kind give together.
 """
 
 from __future__ import annotations
@@ -28,10 +28,14 @@ CANDIDATES: Mapping[str, tuple[float, ...]] = {
 }
 """Values that are tried."""
 
+DEFAULTS = {"train": 0.8, "generate": 4e-6, "rl_step": 8e-3}
+"""Values of the second constant where nothing is known of an era."""
+
 FEWEST = 3
 """Rows an era needs for constants of its own."""
 
 COMMON = "common"
+"""What an era without constants takes: those of all records of a kind."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +62,23 @@ class Timed:
 
 
 def fit(times: Iterable[Timed]) -> dict[tuple[str, str], Era]:
-    """Constants of every era among the times, and the common ones of each kind."""
+    """Constants of every era among the times, and of each kind as if it were one era.
+
+    One source says little of others: a kind with no more than one has the slowdown of generation
+    and the default of its second constant as its common ones.
+    """
     groups: dict[tuple[str, str], list[Timed]] = {}
+    sources: dict[str, set[str]] = {}
     for time in times:
         groups.setdefault((time.kind, time.era), []).append(time)
-    own = {key: _fitted(group) for key, group in groups.items() if len(group) >= FEWEST}
-    kinds = sorted({kind for kind, _ in own})
-    return {**own, **{(kind, COMMON): _shared(kind, own) for kind in kinds}}
+        groups.setdefault((time.kind, COMMON), []).append(time)
+        sources.setdefault(time.kind, set()).add(time.source)
+    fitted = {key: _fitted(group) for key, group in groups.items() if len(group) >= FEWEST}
+    usual = fitted.get(("generate", COMMON), Era(1.0, 1.0)).slowdown
+    for kind, default in DEFAULTS.items():
+        if len(sources.get(kind, ())) <= 1:
+            fitted[kind, COMMON] = Era(usual, default)
+    return fitted
 
 
 def chosen(eras: Eras, kind: str, era: str) -> Era:
@@ -73,7 +87,7 @@ def chosen(eras: Eras, kind: str, era: str) -> Era:
         return eras[kind, era]
     framework = era.rpartition(" ")[0]
     near = [key for key in eras if key[0] == kind and key[1].rpartition(" ")[0] == framework]
-    fallback = eras.get((kind, COMMON), Era(1.0, CANDIDATES[kind][3]))
+    fallback = eras.get((kind, COMMON), Era(1.0, DEFAULTS[kind]))
     return eras[near[0]] if framework and near else fallback
 
 
@@ -90,12 +104,6 @@ def _fitted(times: list[Timed]) -> Era:
     errors = np.abs(np.exp(middles - ratios) - 1.0).mean(axis=0)
     best = int(np.argmin(errors))
     return Era(float(np.exp(middles[best])), CANDIDATES[times[0].kind][best])
-
-
-def _shared(kind: str, eras: Eras) -> Era:
-    mine = [era for key, era in eras.items() if key[0] == kind]
-    slowdown = float(np.median([era.slowdown for era in mine]))
-    return Era(slowdown, float(np.median([era.second for era in mine])))
 
 
 SHIPPED = Path(__file__).parents[1] / "data" / "eras.toml"

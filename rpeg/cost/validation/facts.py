@@ -80,11 +80,12 @@ def _card_rate(text: str) -> float | None:
 
 
 def precision(row: Row) -> str:
-    """ "bf16", "fp8" or "fp4": of matmuls. Sources that don't say so mean 16 bits."""
+    """ "bf16", "fp8" or "fp4": of matmuls. Who doesn't say so means 16 bits, or fp8 in MLPerf."""
     text = row.text("precision")
     if "fp4" in text:
         return "fp4"
-    return "fp8" if "fp8" in text else "bf16"
+    untold = not text and "mlcommons/training" in row.source
+    return "fp8" if "fp8" in text or untold else "bf16"
 
 
 FAMILIES = (
@@ -164,6 +165,7 @@ def _described(row: Row, known: Architecture | None, name: str) -> Architecture:
         gated=gated,
         tied=known.tied if known else plain,
         positions=known.positions if known else 0,
+        sinks=known.sinks if known else "gpt-oss" in name.lower().replace(" ", "-"),
         experts=_experts(row, known, ffn, extra),
         latent=known.latent if known else _latent(extra),
     )
@@ -223,6 +225,21 @@ def recompute(row: Row) -> int:
     return FULL if untold else NO_RECOMPUTE
 
 
+AMPERE_KERNEL = 350e12
+"""FLOP/s that the second generation of flash attention reaches where its instructions are old."""
+
+
+def attention_share(row: Row, hardware: Machine) -> float:
+    """Share of the device's attention rate that the record's kernel can reach.
+
+    Composer of 2023 trains with the first generation, which reaches half of the second.
+    """
+    second = min(AMPERE_KERNEL / hardware.attention_rate, 1.0)
+    if "composer" in row.text("framework"):
+        return second / 2.0
+    return second if row.text("attention") == "flash_attention_2" else 1.0
+
+
 @dataclass(frozen=True)
 class Run:
     """A training step that a record describes."""
@@ -233,6 +250,8 @@ class Run:
     precision: str
     era: str
     gpus: float
+    attention: float
+    """Share of the device's attention rate that its kernel can reach."""
 
     @property
     def tokens(self) -> float:
@@ -274,7 +293,8 @@ def run(row: Row) -> Run:
         recompute=megatron.recompute(arguments) if arguments else recompute(row),
         trained=LORA_SHARE if "lora" in row.text("task") else 1.0,
     )
-    return Run(shape, hardware, plans, precision(row), era(row), gpus)
+    share = attention_share(row, hardware)
+    return Run(shape, hardware, plans, precision(row), era(row), gpus, share)
 
 
 def _count(row: Row, hardware: Machine) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rpeg.cost.memory import Keeping, Memory, last_rank, training_memory
 from rpeg.cost.validation import megatron
-from rpeg.cost.validation.facts import Run, family, run
+from rpeg.cost.validation.facts import Run, family, precision, run
 from rpeg.cost.validation.rows import Row, Unknown
 
 FIELDS = (
@@ -19,6 +19,9 @@ BETWEEN_STEPS = (
     *("allocated_after_step", "memory_allocated", "real_model_states", "params_and_optimizer"),
 )
 ACTIVATIONS = ("activations", "real_activations")
+
+WHOLE_LOGIT = 16.0
+"""Bytes of a logit in an eager loss: bf16, fp32, softmax, and the gradients of the first two."""
 
 
 def quantity(row: Row, name: str, unit: str) -> float:
@@ -41,15 +44,29 @@ def _memory(row: Row, case: Run) -> Memory:
     """Of the rank that the source looked at: Megatron logs its last one."""
     arguments = row.fields.get("args")
     if arguments:
+        _refuse(row, arguments)
         return last_rank(case.shape, case.plans, megatron.keeping(arguments))
     return training_memory(case.shape, case.plans, _keeping(row))
 
 
+def _refuse(row: Row, arguments: megatron.Arguments) -> None:
+    """Raises Unknown for runs that hold more than one decoder in training."""
+    if megatron.given(arguments, "perform-rl-step"):
+        raise Unknown("a rollout engine lies in the same memory, its share untold")
+    if any(word in str(row.table("model").get("name")) for word in ("mimo", "multimodal")):
+        raise Unknown("encoders of images aren't modelled")
+
+
 def _keeping(row: Row) -> Keeping:
-    """By generation: gradients in bf16, losses in chunks; 2022 kept scores and masks."""
+    """By generation: gradients in bf16; losses in chunks, but for supervised training; 2022 kept
+    scores and masks.
+    """
     kind = family(row)
     if row.fields.get("execution"):
         return Keeping(gradient=4.0, fused_attention=False, dropout=True)
     if kind == "fsdp2":
-        return Keeping(logit=0.0)
-    return Keeping(gradient=2.0 if kind in ("megatron", "bridge") else 4.0)
+        logit = WHOLE_LOGIT if "sft" in row.text("task") else 0.0
+        return Keeping(weight=4.0, optimizer=8.0, logit=logit)
+    narrow = 1.0 if precision(row) == "fp8" else 2.0
+    gradient = 2.0 if kind in ("megatron", "bridge") else 4.0
+    return Keeping(gradient=gradient, matmul_input=narrow)

@@ -105,6 +105,8 @@ def _predict(row: Row, name: str, unit: str, eras: Eras, timed: Timed | None) ->
         raise Unknown("times of tests of tiny models mean nothing")
     if row.kind not in FIELDS:
         raise Unknown(f"kind {row.kind}")
+    if row.kind == "train" and name in train.PASSES:
+        return train.one_layer(row, name, unit)
     if timed is None:
         raise Unknown(why_untimed(row))
     seconds = applied(chosen(eras, timed.kind, timed.era), timed)
@@ -128,7 +130,7 @@ def era_of(row: Row) -> str:
 def _rl_constants(row: Row, eras: Eras) -> tuple[Engine, Software]:
     """One slowdown for all phases, and the engine's time of a step."""
     era = chosen(eras, "rl_step", era_of(row))
-    return Engine(era.slowdown, step_s=era.second), Software(era.slowdown)
+    return rl_step.engine(row, era.second, era.slowdown), Software(era.slowdown)
 
 
 def timings(rows: Iterable[Row]) -> dict[str, Timed]:
@@ -180,4 +182,4 @@ def _tried(row: Row) -> Array:
     if row.kind == "generate":
         return generate.job(row).seconds(Engine(sequence_s=second))
     case = rl_step.job(row)
-    return case.seconds(Engine(step_s=second), Software()).total
+    return case.seconds(rl_step.engine(row, second), Software()).total

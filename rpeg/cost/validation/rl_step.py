@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rpeg.cost.architecture import Architecture
+from rpeg.cost.arrays import Array
 from rpeg.cost.generation import Engine, Requests, Serving
 from rpeg.cost.hardware import Machine
 from rpeg.cost.lengths import Lengths
@@ -68,6 +69,21 @@ def quantity(row: Row, name: str, unit: str, engine: Engine, software: Software)
     if name == "tokens_per_s_per_gpu":
         return case.tokens / seconds / case.gpus
     return seconds * 1000.0 if unit == "ms" else seconds
+
+
+SEQUENCE_S = 20e-6
+"""Host time a step and sequence of vLLM, whose scheduler and sampler run in Python."""
+
+SHARED_UTILIZATION = 0.6
+"""Of a GPU's memory, where the trainer keeps some of it."""
+
+
+def engine(row: Row, step_s: float | Array, slowdown: float = 1.0) -> Engine:
+    """The rollout engine: its share of memory is what the recipe says."""
+    recipe = row.fields.get("recipe_values") or {}
+    shared = SHARED_UTILIZATION if "colocated" in row.text("placement") else 0.9
+    told = recipe.get("vllm_gpu_memory_utilization")
+    return Engine(slowdown, SEQUENCE_S, step_s, float(told or shared), most_sequences=1024.0)
 
 
 def _transfer(row: Row) -> float:

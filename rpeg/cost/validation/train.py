@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from rpeg.cost.arrays import Array
+from rpeg.cost.layers import Pricing
+from rpeg.cost.plans import Plans
 from rpeg.cost.training import Software, step_time
-from rpeg.cost.validation.facts import Run, family, run
+from rpeg.cost.validation.facts import Run, architecture, family, machine, precision, run
 from rpeg.cost.validation.rows import Row, Unknown
 
 FIELDS = (
@@ -24,7 +27,32 @@ CAUSAL = ("bridge", "fsdp2")
 def seconds(row: Row, software: Software) -> Array:
     """Of one optimizer step, for each attention share of the software. Raises Unknown."""
     case = run(row)
-    return step_time(case.shape, case.machine, case.plans, case.precision, software).total
+    reached = replace(software, attention=software.attention * case.attention)
+    return step_time(case.shape, case.machine, case.plans, case.precision, reached).total
+
+
+PASSES = ("forward", "backward")
+
+
+def one_layer(row: Row, name: str, unit: str) -> float:
+    """A pass of a mixture layer alone, without attention, in the unit. Raises Unknown.
+
+    No slowdown: that is of whole steps, warm GPUs and all.
+    """
+    shape, hardware = architecture(row), machine(row)
+    if shape.layers != 1 or shape.experts is None:
+        raise Unknown("a pass of a whole model")
+    tp, ep = (row.number("parallelism", key) or 1.0 for key in ("tp", "ep"))
+    etp = row.number("parallelism", "etp") or 1.0
+    micro, seq = row.number("batch", "micro") or 1.0, row.needed("lengths", "seq")
+    plans = Plans.of(batch=micro, seq=seq, micro=micro, tp=tp, ep=ep, etp=etp)
+    pricing = Pricing(shape, hardware, precision(row), plans)
+    work = pricing.routed()
+    if shape.experts.shared_ffn:
+        work += pricing.mlp(shape.experts.shared_ffn)
+    back = work.data_gradient + work.weight_gradient
+    seconds = (work.forward if name == "forward" else back) + work.expert
+    return float(seconds) * (1000.0 if unit == "ms" else 1.0)
 
 
 def model_flops(case: Run, causal: bool) -> float:

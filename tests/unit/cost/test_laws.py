@@ -19,6 +19,7 @@ from rpeg.cost.collectives import (
     collective,
 )
 from rpeg.cost.generation import Engine, Requests, Serving, generation_time
+from rpeg.cost.kernels import matmul, streamed
 from rpeg.cost.memory import training_memory
 from rpeg.cost.plans import Plans
 from rpeg.cost.training import step_time
@@ -61,20 +62,12 @@ def test_more_memory_is_never_slower(factor: float, tp: float, number: float) ->
     assert large <= small * (1 + 1e-12)
 
 
-@settings(deadline=None, max_examples=30)
-@given(SHAPES, LAYOUTS, st.floats(0.1, 10.0))
-def test_units_scale(shape: object, layout: dict[str, float], unit: float) -> None:
-    """Time measured in another unit: every rate and every latency by the same factor."""
-    link, nic = H100.link, H100.nic
-    scaled = replace(
-        faster(H100, *(4 * [1 / unit])),
-        kernel_s=H100.kernel_s * unit,
-        link=replace(link, bytes_per_s=link.bytes_per_s / unit, latency_s=link.latency_s * unit),
-        nic=replace(nic, bytes_per_s=nic.bytes_per_s / unit, latency_s=nic.latency_s * unit),
-    )
-    one = step_time(shape, H100, plans(**layout))  # type: ignore[arg-type]
-    two = step_time(shape, scaled, plans(**layout))  # type: ignore[arg-type]
-    assert two.optimizer == pytest.approx(one.optimizer * unit, rel=1e-9)
+@given(st.floats(0.1, 10.0), st.floats(1.0, 1e5), st.floats(1.0, 1e5), st.floats(1.0, 1e5))
+def test_units_scale(unit: float, m: float, k: float, n: float) -> None:
+    """Time in another unit: every rate and every latency by the same factor."""
+    scaled = replace(faster(H100, *(4 * [1 / unit])), kernel_s=H100.kernel_s * unit)
+    for kernel in (lambda on: matmul(on, "fp8", m, k, n), lambda on: streamed(on, m * k, n)):
+        assert kernel(scaled) == pytest.approx(kernel(H100) * unit, rel=1e-9)
 
 
 @settings(deadline=None, max_examples=30)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rpeg.cost.validation.eras import CANDIDATES, COMMON, Era, Timed, as_toml, chosen, fit
+from rpeg.cost.validation.eras import CANDIDATES, COMMON, DEFAULTS, Era, Timed, as_toml, chosen, fit
 from rpeg.cost.validation.facts import machine
 from rpeg.cost.validation.predictions import outcomes, timing
 from rpeg.cost.validation.rows import Row, RowError, Unknown, publisher, read_rows
@@ -85,7 +85,7 @@ def test_eras_fall_back() -> None:
     own, common = eras["train", "nemo bf16"], eras["train", COMMON]
     assert chosen(eras, "train", "nemo fp8") == own
     assert chosen(eras, "train", "other bf16") == common
-    assert chosen({}, "train", "nemo bf16") == Era(1.0, CANDIDATES["train"][3])
+    assert chosen({}, "train", "nemo bf16") == Era(1.0, DEFAULTS["train"])
 
 
 def test_constants_are_written(tmp_path: Path) -> None:
