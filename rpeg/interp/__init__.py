@@ -8,7 +8,7 @@ of data from the runtime, and nothing of how the runtime trains or generates.
 from rpeg.interp.errors import InterpreterError
 from rpeg.interp.greedy import Greedy
 from rpeg.interp.machine import Interpreter
-from rpeg.interp.oracle import Place, Replay, Sampling
+from rpeg.interp.oracle import Place, Replay, Sampling, TeacherForced
 from rpeg.interp.parity import Gap, Parity, compare, gaps
 from rpeg.interp.world import World
 
@@ -21,6 +21,7 @@ __all__ = [
     "Place",
     "Replay",
     "Sampling",
+    "TeacherForced",
     "World",
     "compare",
     "gaps",

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from rpeg.interp.errors import InterpreterError
 from rpeg.interp.judge import Scorer
+from rpeg.interp.rectangle import Rectangle
 from rpeg.interp.sampler import SamplingSettings, sample
 from rpeg.interp.values import Weights
 from rpeg.runtime.recordings.recording import Recording, StepRecord
@@ -74,7 +75,10 @@ class Replay:
 
     def part(self, rows: Tensor) -> Replay:
         """Gives only these samples."""
-        return Replay(self._recording, rows if self._rows is None else self._rows[rows])
+        return Replay(self._recording, self._chosen(rows))
+
+    def _chosen(self, rows: Tensor) -> Tensor:
+        return rows if self._rows is None else self._rows[rows]
 
     def generate(
         self, place: Place, weights: Weights, prompts: Prompts, settings: SamplingSettings
@@ -107,6 +111,25 @@ class Replay:
                 f"the recording ends after {len(self._recording.steps)} steps: run only these"
             )
         return self._recording.steps[place.step]
+
+
+class TeacherForced(Replay):
+    """Gives the recorded tokens, and the log-probs that the weights in hand have of them."""
+
+    def part(self, rows: Tensor) -> TeacherForced:
+        """Gives only these samples."""
+        return TeacherForced(self._recording, self._chosen(rows))
+
+    @torch.no_grad()
+    def generate(
+        self, place: Place, weights: Weights, prompts: Prompts, settings: SamplingSettings
+    ) -> tuple[Trajectories, Tensor]:
+        """The recorded trajectories; recorded log-probs where sampling cut the distribution."""
+        y, sampled = super().generate(place, weights, prompts, settings)
+        if settings.top_p < 1.0:
+            return y, sampled
+        rows = Rectangle.of(y, weights.model.network.tokenizer)
+        return y, weights.model.outputs(weights.tensors, rows).logprob
 
 
 def _missing(place: Place, what: str, there: Mapping[str, object]) -> InterpreterError:

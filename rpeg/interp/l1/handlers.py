@@ -87,13 +87,15 @@ def reading(weights: Weights, at: Home, op: Operation) -> Shards:
     held = weights.tensors
     if not isinstance(held, Shards):  # loaded from its source, wherever it is wanted
         return Shards.cut(held, weights.model.network.shape, at)
-    if not held.home.serves(at):
+    if held.home == at:
+        return held
+    if not held.serves(at):
         raise InterpreterError.at(
             op,
             f"it runs {at}, and the weights of `{weights.model.name}` are {held.home}: "
             "add rpeg.reshard, or publish them there",
         )
-    return held
+    return held.at(at)
 
 
 # ---- movement

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rpeg.ir.attributes import RecordAttr
 from rpeg.ir.layout import size_of, width_of, zero_of
-from rpeg.sharding.boxes import Box, Held, Shape, Sharding, move, transfers
+from rpeg.sharding.boxes import Box, Held, NotHeldError, Shape, Sharding, move, transfers
 from rpeg.sharding.decoder import Decoder, Split
 
 Arrays = dict[int, list[Tensor]]
@@ -59,13 +59,6 @@ class Home:
     def _shifted(self, local: Sharding) -> Sharding:
         return {self.first + rank: held for rank, held in local.items()}
 
-    def serves(self, other: Home) -> bool:
-        """Whether each rank has what it needs at the other place: its shards, or all."""
-        if self.layout is None:
-            return self.pool == other.pool
-        mine, theirs = ((h.pool, _widths(h.layout)) for h in (self, other))
-        return mine == theirs
-
     def __str__(self) -> str:
         widths = _widths(self.layout)
         held = "whole" if widths is None else "x".join(f"{n}{w}" for n, w in widths if w > 1)
@@ -110,6 +103,16 @@ class Shards(Mapping[str, Tensor]):
         """The same weights at another place."""
         source, target = (place.sharding(self.decoder) for place in (self.home, other))
         return Shards(self.decoder, other, _moved(source, self._arrays, target))
+
+    def serves(self, other: Home) -> bool:
+        """Whether each rank of another place has what it needs there already."""
+        here, there = (place.sharding(self.decoder) for place in (self.home, other))
+        try:
+            for rank, held in there.items():
+                transfers({rank: here.get(rank, [])}, {rank: held})
+        except NotHeldError:
+            return False
+        return True
 
     def of_replica(self, number: int) -> Shards:
         """The same, read from another replica."""

@@ -85,14 +85,17 @@ def differences(
     means the same.
     """
     first = first or execute(module, interpret)
-    return list(_differences(first, execute(other, interpret, first)))
+    return list(apart(first, execute(other, interpret, first)))
 
 
-def _differences(a: Executed, b: Executed) -> Iterator[str]:
+def apart(a: Executed, b: Executed, gradient: float = APART) -> Iterator[str]:
+    """In what two executions differ; `gradient` is how far gradients may be apart, relative to
+    their norm.
+    """
     for gap in gaps(a.recording, b.recording):
-        if not gap.value <= (APART if gap.kind == "grad_norm" else NATS):
+        if not gap.value <= (gradient if gap.kind == "grad_norm" else NATS):
             yield f"{gap.kind} {gap.name} of step {gap.step}: {gap.value:.1e}"
-    yield from _gradient_differences(a.gradients, b.gradients)
+    yield from _gradient_differences(a.gradients, b.gradients, gradient)
     apart = weights_gap(a.recording, b.recording)
     if not apart <= APART:
         yield f"weights: {apart:.1e}"
@@ -100,10 +103,10 @@ def _differences(a: Executed, b: Executed) -> Iterator[str]:
         yield from (f"step {i}: {text}" for text in _step_differences(ours, theirs))
 
 
-def _gradient_differences(a: Sequence[Tensor], b: Sequence[Tensor]) -> Iterator[str]:
+def _gradient_differences(a: Sequence[Tensor], b: Sequence[Tensor], bound: float) -> Iterator[str]:
     for k, (ours, theirs) in enumerate(zip(a, b, strict=True)):
         apart = float((ours - theirs).norm() / ours.norm().clamp(min=1e-30))
-        if not apart <= APART:
+        if not apart <= bound:
             yield f"gradient {k}: {apart:.1e}"
 
 

@@ -1,0 +1,26 @@
+// Scored group by group and read by the reference model two samples at a time, as they complete; a
+// join before the update, which takes two optimizer steps.
+rpeg.pipeline @p {
+  rpeg.model @actor policy("tiny") {optim = #rpeg.record<adamw, {lr = 3.0e-4 : f64, beta1 = 0.9 : f64, beta2 = 0.999 : f64, weight_decay = 0.0 : f64, grad_clip = 1.0 : f64, warmup = 0 : i64, schedule = "constant"}>, dtype = "fp32"}
+  rpeg.model @ref policy(@actor) {dtype = "fp32"}
+  rpeg.data @train prompts("rows.jsonl")
+  rpeg.verifier @brief outcome("rule:overlong") {soft = 0 : i64, max = 6 : i64}
+  rpeg.step i < 5 (%actor: !rpeg.weights<@actor, policy>, %actor_opt: !rpeg.opt<@actor>, %train: !rpeg.cursor<@train, prompts>) {
+    %brief = rpeg.get @brief : !rpeg.verifier<@brief, outcome>
+    %ref = rpeg.get @ref : !rpeg.weights<@ref, policy>
+    %q, %train_1 = rpeg.batch %train {size = 4 : i64}
+    %y, %lp = rpeg.generate %actor, %q {n = 4 : i64, max_tokens = 6 : i64} attributes {stage = "y"}
+    %groups = rpeg.stream %y {groups = 1 : i64}
+    %short = rpeg.score %brief, %groups attributes {stage = "short"}
+    %adv_chunks = rpeg.group_advantage %short {baseline = "mean", scale = "std"}
+    %adv = rpeg.join %adv_chunks
+    %pairs = rpeg.stream %y {samples = 2 : i64}
+    %lp_ref_chunks = rpeg.logprob %ref, %pairs attributes {stage = "lp_ref"}
+    %lp_ref = rpeg.join %lp_ref_chunks
+    %lp_old = rpeg.logprob %actor, %y attributes {stage = "lp_old"}
+    %pg = rpeg.loss.ppo_clip %y, %adv, %lp_old {clip_low = 0.2 : f64, clip_high = 0.2 : f64}
+    %kl = rpeg.loss.kl %y, %lp_ref {coef = 0.5 : f64}
+    %actor_1, %actor_opt_1 = rpeg.update %actor, %actor_opt, %pg, %kl {agg = "token_mean", minibatches = 2 : i64}
+    rpeg.yield %actor_1, %actor_opt_1, %train_1
+  }
+}
