@@ -17,11 +17,13 @@ from rpeg.interp.world import World
 from rpeg.ir.buffer_type import BufferType
 from rpeg.ir.naming import name_of
 from rpeg.ir.ops.buffers import PopOp, PushOp
-from rpeg.ir.ops.movement import pool_of
+from rpeg.ir.ops.movement import PublishOp, ReshardOp, TransferOp, pool_of
 from rpeg.ir.ops.sampling import StaleOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.runtime.recordings.recording import StepRecord
 
+MOVEMENT = PublishOp | ReshardOp | TransferOp
+"""What a process group does not stop for: weights and rows arrive beside its work."""
 MISSING = object()
 """A value that is not there yet."""
 
@@ -190,12 +192,17 @@ def _processes(block: Block) -> Iterator[Process]:
     for op in block.ops:
         if op is block.last_op:
             continue
-        pool = next((p for inner in op.walk() if (p := pool_of(inner)) is not None), None)
+        pool = None if isinstance(op, MOVEMENT) else _pool(op)
         if pool is None:
             yield Process(f"{op.name} ({', '.join(map(name_of, op.results))})", [op])
         else:
             groups.setdefault(pool, Process(f"`{pool}`")).ops.append(op)
     yield from groups.values()
+
+
+def _pool(op: Operation) -> str | None:
+    """The process group of an operation, or of the first one inside."""
+    return next((p for inner in op.walk() if (p := pool_of(inner)) is not None), None)
 
 
 def reads(op: Operation) -> list[SSAValue]:

@@ -35,6 +35,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--seed", type=natural, default=0, metavar="N", help="of the recording (default: 0)"
     )
     parser.add_argument(
+        "--level",
+        choices=("L1", "L3"),
+        default="L3",
+        help="what is executed of a layout: L3, its program in as many processes (default), or L1, "
+        "its plan in one",
+    )
+    parser.add_argument(
         "--keep",
         type=Path,
         metavar="DIR",
@@ -66,6 +73,7 @@ def run(options: argparse.Namespace) -> int:
         model=options.model,
         keep=options.keep,
         allow_python=options.allow_python,
+        level=options.level,
     )
     report = verify(request, lambda text: print(text, file=sys.stderr, flush=True))
     if options.json:

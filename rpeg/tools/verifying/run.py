@@ -10,6 +10,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal
+
+from xdsl.dialects.builtin import ModuleOp
 
 from rpeg.fit import Counts
 from rpeg.frontend import load
@@ -20,13 +23,14 @@ from rpeg.ir.ops.declare import ModelOp, PipelineOp
 from rpeg.passes.base import tidied
 from rpeg.runtime.errors import RuntimeFailure
 from rpeg.runtime.models.shape import read_shape
-from rpeg.runtime.recordings.recording import save
+from rpeg.runtime.recordings.recording import Recording, save
 from rpeg.tools.compiling import Choice, compile_text, one_pipeline
 from rpeg.tools.console import Failure, Source, report
 from rpeg.tools.verifying.harden import Folders, Hardening, Size
 from rpeg.tools.verifying.judge import Verdict, judge
 from rpeg.tools.verifying.layouts import ONE_PROCESS, check_names, chosen, rows_divisor
 from rpeg.tools.verifying.models import ModelFolders
+from rpeg.tools.verifying.placing import Placing
 from rpeg.tools.verifying.record import Recorded, record
 from rpeg.tools.verifying.replay import Prepare, ProgramFailed, Replaying
 
@@ -52,6 +56,8 @@ class Request:
     keep: Path | None = None
     """Where to leave everything; None: nowhere."""
     allow_python: bool = False
+    level: Literal["L1", "L3"] = "L3"
+    """What is executed of a layout: its program, or in one process its L1."""
 
 
 @dataclass(frozen=True)
@@ -110,17 +116,23 @@ class _Verification:
     prepare: Prepare | None
 
     def run(self) -> Report:
-        asked, hardened = self.request, self._harden()
+        hardened = self._harden()
         (self.folder / "pipeline.rpeg").write_text(hardened.source.text, encoding="utf-8")
         recorded = self._record(hardened)
         notes = (*hardened.notes, *recorded.notes)
         for note in notes:
             self.say(f"note: {note}")
-        replaying = Replaying(
-            hardened.source, self.folder, asked.seed, asked.allow_python, self.prepare
-        )
-        verdicts = tuple(self._judge(replaying, name, recorded) for name in hardened.layouts)
+        execute = self._executor(hardened, recorded)
+        verdicts = tuple(self._judge(execute, name, recorded) for name in hardened.layouts)
         return Report(hardened.pipeline, verdicts, notes)
+
+    def _executor(self, hardened: _Hardened, recorded: Recorded) -> Callable[[str], Recording]:
+        """What executes a layout on the recorded trajectories."""
+        asked, source = self.request, hardened.source
+        if asked.level == "L1":
+            module, title = self._load(source), hardened.pipeline
+            return Placing(module, title, source.folder, asked.seed, recorded.recording).run
+        return Replaying(source, self.folder, asked.seed, asked.allow_python, self.prepare).run
 
     def _harden(self) -> _Hardened:
         asked = self.request
@@ -142,23 +154,29 @@ class _Verification:
 
     def _record(self, hardened: _Hardened) -> Recorded:
         source, title = hardened.source, hardened.pipeline
-        loaded = load(source.text, source.name)
-        report([d for d in loaded.diagnostics if d.severity == "error"], source)
-        assert loaded.module is not None
+        module = self._load(source)
         if self.request.allow_python:
             os.environ["RPEG_ALLOW_PYTHON"] = "1"
         start = time.monotonic()
-        recorded = record(loaded.module, title, World(source.folder), self.request.seed)
+        recorded = record(module, title, World(source.folder), self.request.seed)
         save(recorded.recording, self.folder / "recording")
         count, seconds = len(recorded.recording.steps), time.monotonic() - start
         steps = f"{count} step{'s' * (count > 1)}"
         self.say(f"recorded {steps} by the interpreter ({seconds:.0f} s)")
         return recorded
 
-    def _judge(self, replaying: Replaying, layout: str, recorded: Recorded) -> Verdict:
+    def _load(self, source: Source) -> ModuleOp:
+        loaded = load(source.text, source.name)
+        report([d for d in loaded.diagnostics if d.severity == "error"], source)
+        assert loaded.module is not None
+        return loaded.module
+
+    def _judge(
+        self, execute: Callable[[str], Recording], layout: str, recorded: Recorded
+    ) -> Verdict:
         start = time.monotonic()
         try:
-            verdict = judge(layout, recorded, replaying.run(layout))
+            verdict = judge(layout, recorded, execute(layout))
         except ProgramFailed as failure:
             verdict = Verdict(layout, f"its program failed: {failure}")
         verdict = replace(verdict, seconds=time.monotonic() - start)

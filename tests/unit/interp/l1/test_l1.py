@@ -73,12 +73,13 @@ def test_a_full_buffer_holds_an_engine_back(capacity: int, lead: int, placed: Pl
 
 def test_a_buffer_that_nobody_empties_is_a_deadlock(placed: Placed) -> None:
     less = module_of("buffered", ("{groups = 4 : i64}", "{groups = 2 : i64}"))
-    with pytest.raises(InterpreterError, match=r"deadlock: in step 1 `engine` waits for room in"):
+    with pytest.raises(InterpreterError, match=r"deadlock: in step 2 `engine` waits for room in"):
         placed.differences(L0["buffered"], less, InOrder())
 
 
 def test_weights_that_were_never_sent_are_refused(placed: Placed) -> None:
-    unsent = module_of("publish", ('{pool = "engine", par = #rpeg.record<par, {pp = 2', "X"))
+    publish = 'rpeg.publish %actor_1 attributes {pool = "engine", par = #rpeg.record<par, '
+    unsent = module_of("publish", (f"{publish}{{pp", f"{publish}{{tp"))
     with pytest.raises(InterpreterError, match=r"add rpeg\.reshard, or publish them there"):
         placed.differences(L0["publish"], unsent, InOrder())
 
