@@ -106,12 +106,12 @@ class PlacedFrame(Frame):
     def microbatches(self, op: Operation, rows: Rectangle, chosen: Tensor) -> Sequence[Tensor]:
         """Chunk by chunk each replica's part of the `chosen` rows, cut by the stage's bound."""
         at = self.home_of(op)
-        mine = shares(len(rows.ids), 1, 1 if at is None else at.replicas)
+        mine = shares(len(rows.ids), rows.together, 1 if at is None else at.replicas)
         terms = (t for v in op.operands if isinstance(t := self._values[v], ChunkedTerm))
         chunks = next((term.chunks for term in terms), (chosen,))
         lengths = rows.starts + rows.mask.sum(dim=1)
         parts = [_common(chosen, _common(chunk, share)) for chunk in chunks for share in mine]
-        return [cut for part in parts for cut in bounded(op, part, lengths)]
+        return [cut for part in parts for cut in bounded(op, part, lengths, rows.together)]
 
 
 def _common(rows: Tensor, others: Tensor) -> Tensor:
@@ -124,22 +124,23 @@ def shares(rows: int, unit: int, replicas: int) -> list[Tensor]:
     return [(u.unsqueeze(1) * unit + torch.arange(unit)).flatten() for u in units]
 
 
-def bounded(op: Operation, rows: Tensor, lengths: Tensor) -> list[Tensor]:
+def bounded(op: Operation, rows: Tensor, lengths: Tensor, unit: int = 1) -> list[Tensor]:
     """Rows [k] in micro-batches within the bound of a stage's `mb`, in their order.
 
-    `lengths` [samples] are the model inputs of every row; one that is longer goes alone.
+    `lengths` [samples] are the model inputs of every row; one that is longer goes alone. `unit`
+    rows, side by side, are never parted.
     """
     clause = clause_of(op, "mb")
     bound = {} if clause is None else {k: python_value(v) for k, v in clause.settings.items()}
     kind, most = next(iter(bound.items()), ("", None))
     parts: list[list[int]] = []
     filled = 0
-    for row in rows.tolist():
-        size = int(lengths[row]) if kind == "tokens" else 1
+    for held in rows.view(-1, unit).tolist():
+        size = int(lengths[held].sum()) if kind == "tokens" else unit
         if not parts or (isinstance(most, int) and filled + size > most):
             parts.append([])
             filled = 0
-        parts[-1].append(row)
+        parts[-1] += held
         filled += size
     return [torch.tensor(part) for part in parts]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from rpeg.interp.errors import InterpreterError
 from rpeg.interp.frame import Handler
@@ -16,12 +16,12 @@ from rpeg.interp.handlers import updates
 from rpeg.interp.l1.frame import Part, PlacedFrame, bounded, shares
 from rpeg.interp.l1.rows import Chunk, Chunks, count, select
 from rpeg.interp.l1.shards import Home, Shards
-from rpeg.interp.values import OptimizerState, Weights
+from rpeg.interp.values import LossTerm, OptimizerState, Weights
 from rpeg.ir.ops import effects, sampling
 from rpeg.ir.ops.movement import PublishOp, ReshardOp, TransferOp
 from rpeg.ir.ops.streams import JoinOp, StreamOp
 from rpeg.ir.ops.updates import UpdateOp
-from rpeg.runtime.trajectories import Demos, Prompts, Trajectories
+from rpeg.runtime.trajectories import Batch, Pairs, Prompts, Trajectories
 
 # ---- stages
 
@@ -43,9 +43,9 @@ def by_rows(op: Operation, frame: PlacedFrame) -> Sequence[object]:
 def _work(op: Operation, frame: PlacedFrame, at: Home) -> Iterator[tuple[int, Tensor]]:
     """(replica, rows) of what goes through a model at once."""
     batch = frame.value(op.operands[1])
-    assert isinstance(batch, Trajectories | Prompts | Demos), "stages read a batch behind the model"
+    assert isinstance(batch, Batch | Prompts), "stages read a batch behind the model"
     rows, lengths = count(batch), torch.ones(count(batch))
-    unit = 1
+    unit = 2 if isinstance(batch, Pairs) else 1
     if isinstance(batch, Trajectories):
         unit = batch.n if rows % batch.n == 0 else 1
         lengths = torch.tensor([len(ids) for ids in batch.prompt_ids]) + batch.lengths
@@ -70,7 +70,7 @@ def measured(op: Operation, frame: PlacedFrame) -> Sequence[object]:
 
 def update(op: UpdateOp, frame: PlacedFrame) -> tuple[Weights, OptimizerState]:
     """An update of shards: gradients of all replicas, chunks and micro-batches are summed."""
-    losses = {v: held.join() for v in op.losses if isinstance(held := frame.value(v), Chunks)}
+    losses = _joined(op, frame)
     old, at = frame.read(op.weights, Weights), frame.home_of(op)
     if at is None:
         return updates.update(op, frame.reading(losses))
@@ -82,11 +82,26 @@ def update(op: UpdateOp, frame: PlacedFrame) -> tuple[Weights, OptimizerState]:
     return replace(new, tensors=Shards.cut(new.tensors, new.model.network.shape, at)), state
 
 
+def _joined(op: UpdateOp, frame: PlacedFrame) -> dict[SSAValue, object]:
+    """Losses that come in chunks, as one of each, of one batch."""
+    chunked = {v: held for v in op.losses if isinstance(held := frame.value(v), Chunks)}
+    terms = {v: _term(held) for v, held in chunked.items()}
+    return {v: replace(t, batch=next(iter(terms.values())).batch) for v, t in terms.items()}
+
+
+def _term(chunks: Chunks) -> LossTerm:
+    whole = chunks.join()
+    assert isinstance(whole, LossTerm)
+    return whole
+
+
 def reading(weights: Weights, at: Home, op: Operation) -> Shards:
     """Weights as a stage's ranks hold them. Raises InterpreterError if they are elsewhere."""
-    held = weights.tensors
+    held, shape = weights.tensors, weights.model.network.shape
+    if len(held) != len(list(shape.tensors())):
+        raise InterpreterError.at(op, f"`{weights.model.name}` has parts that no layout spreads")
     if not isinstance(held, Shards):  # loaded from its source, wherever it is wanted
-        return Shards.cut(held, weights.model.network.shape, at)
+        return Shards.cut(held, shape, at)
     if held.home == at:
         return held
     if not held.serves(at):

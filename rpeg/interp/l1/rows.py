@@ -12,7 +12,7 @@ from torch import Tensor
 from rpeg.interp.network import Outputs
 from rpeg.interp.values import LossTerm
 from rpeg.runtime.recordings.recording import StepRecord
-from rpeg.runtime.trajectories import Demos, Prompts, Trajectories
+from rpeg.runtime.trajectories import Batch, Demos, Pairs, Prompts, Trajectories
 
 _TENSORS = ("sampled", "rewards", "logprobs")
 """Of a step's record, by row."""
@@ -45,13 +45,13 @@ def select(value: object, rows: Tensor) -> object:
             return value[rows]
         case Trajectories():
             return value.select(rows)
-        case Prompts() | Demos():
+        case Prompts() | Demos() | Pairs():
             return type(value)(tuple(value.rows[int(k)] for k in rows), value.ordinals[rows])
         case _:
             return value
 
 
-def count(value: Trajectories | Prompts | Demos | Tensor) -> int:
+def count(value: Batch | Prompts | Tensor) -> int:
     """How many rows a value has."""
     return len(value) if isinstance(value, Tensor) else len(value.rows)
 
@@ -102,7 +102,7 @@ def _summand(terms: Sequence[LossTerm], rows: Sequence[Tensor]) -> ChunkedTerm:
         return terms[k].per_token(out, local)
 
     whole = join([term.batch for term in terms], rows)
-    assert isinstance(whole, Trajectories | Demos), "terms of one loss have one kind of batch"
+    assert isinstance(whole, Batch), "terms of one loss have one kind of batch"
     return ChunkedTerm(whole, per_token, tuple(rows))
 
 
