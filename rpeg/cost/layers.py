@@ -116,7 +116,7 @@ class Pricing:
         shape, plans = self.shape, self.plans
         experts = shape.experts
         assert experts is not None
-        sent = plans.tokens / plans.tp * experts.per_token
+        sent = plans.tokens / plans.tp * experts.per_token * plans.imbalance
         local = experts.number / plans.ep
         inner = experts.ffn / plans.etp
         rows = sent * plans.etp / local

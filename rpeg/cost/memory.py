@@ -165,5 +165,5 @@ def _mixture(shape: Architecture, plans: Plans, keeping: Keeping) -> Array:
     experts = shape.experts
     assert experts is not None
     each = 4.0 * shape.hidden + 2.0 * shape.mlp_matrices * experts.ffn
-    routed = experts.per_token * each / plans.tp
+    routed = experts.per_token * each * plans.imbalance / plans.tp
     return _mlp(shape, plans, keeping, experts.shared_ffn) + routed

@@ -42,6 +42,8 @@ class Plans:
     recompute: Array
     trained: Array
     """Share of the weights that get gradients; LoRA is close to 0."""
+    imbalance: Array
+    """Tokens of the busiest rank's experts over the mean; 1 is balanced."""
 
     @classmethod
     def of(
@@ -61,9 +63,13 @@ class Plans:
         zero: ArrayLike = 1,
         recompute: ArrayLike = NO_RECOMPUTE,
         trained: ArrayLike = 1,
+        imbalance: ArrayLike = 1,
     ) -> Self:
         """Plans from numbers or arrays, stretched to one shape."""
-        given = (tp, pp, vpp, dp, cp, ep, etp, micro, batch, seq, sp, zero, recompute, trained)
+        given = (
+            *(tp, pp, vpp, dp, cp, ep, etp, micro, batch, seq, sp, zero, recompute, trained),
+            imbalance,
+        )
         arrays = [np.asarray(value, dtype=np.float64) for value in given]
         return cls(*np.broadcast_arrays(*arrays))
 

@@ -52,8 +52,10 @@ def seconds(row: Row) -> float:
 
 def quantity(row: Row, name: str, unit: str) -> float:
     """What a record calls `name`, in its unit. Raises Unknown."""
-    time, size = seconds(row), _size(row)
     ranks = np.asarray(row.needed("hardware", "count"))
+    if ranks < 2:
+        raise Unknown("a group of one")
+    time, size = seconds(row), _size(row)
     rate = size / time / 1e9
     forms = {
         "time": time * 1e6,
@@ -92,4 +94,4 @@ def _size(row: Row) -> float:
     if value is None:
         return LARGE
     found = re.match(r"[\d.]+", str(value))
-    return float(found[0]) if found else LARGE
+    return (float(found[0]) or LARGE) if found else LARGE

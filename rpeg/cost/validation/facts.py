@@ -145,11 +145,14 @@ def _described(row: Row, known: Architecture | None, name: str) -> Architecture:
     def one(key: str, fallback: float) -> int:
         return int(row.number("model", key) or fallback)
 
-    extra = row.table("model").get("extra") or {}
+    told = row.table("model").get("extra")
+    extra: dict[str, Any] = told if isinstance(told, dict) else {}
     if extra.get("hybrid"):
         raise Unknown("state-space layers aren't modelled")
     hidden = one("hidden", 0)
     heads = one("heads", known.heads if known else hidden // 128)
+    if not 0 < heads <= hidden:
+        raise Unknown("model.heads doesn't fit model.hidden")
     plain = any(word in name.lower() for word in PLAIN_MLP) and "oss" not in name.lower()
     gated = known.gated if known else not plain
     ffn = one("ffn", known.ffn if known else (4 * hidden if plain else hidden * 8 // 3))
@@ -266,7 +269,7 @@ LORA_SHARE = 0.005
 def run(row: Row) -> Run:
     """The record's training step. Raises Unknown."""
     shape, hardware = architecture(row), machine(row)
-    arguments = row.fields.get("args") or {}
+    arguments = row.mapping("args")
     if arguments:
         shape = megatron.shaped(shape, arguments, int(row.number("parallelism", "tp") or 1))
     gpus, seq = _count(row, hardware), row.needed("lengths", "seq")
@@ -291,6 +294,7 @@ def run(row: Row) -> Run:
         sp=_sequence_parallel(row, tp),
         zero=stage,
         recompute=megatron.recompute(arguments) if arguments else recompute(row),
+        imbalance=row.number("parallelism", "imbalance") or 1.0,
         trained=LORA_SHARE if "lora" in row.text("task") else 1.0,
     )
     share = attention_share(row, hardware)
@@ -300,7 +304,7 @@ def run(row: Row) -> Run:
 def _count(row: Row, hardware: Machine) -> float:
     """GPUs of the run; Megatron's tests take one node where nothing else is said."""
     told = row.number("hardware", "count")
-    if told is None and row.fields.get("args"):
+    if told is None and row.mapping("args"):
         return float(hardware.gpus_per_node)
     return row.needed("hardware", "count")
 

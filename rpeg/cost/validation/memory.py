@@ -42,7 +42,7 @@ def quantity(row: Row, name: str, unit: str) -> float:
 
 def _memory(row: Row, case: Run) -> Memory:
     """Of the rank that the source looked at: Megatron logs its last one."""
-    arguments = row.fields.get("args")
+    arguments = row.mapping("args")
     if arguments:
         _refuse(row, arguments)
         return last_rank(case.shape, case.plans, megatron.keeping(arguments))

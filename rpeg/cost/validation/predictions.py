@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -74,6 +75,8 @@ def outcomes(row: Row, eras: Eras, timed: Timed | None) -> list[Outcome]:
     """All numeric quantities of a record; `timed` is what `timing` gives for it."""
     found = []
     for name, entry in row.table("measured").items():
+        if not isinstance(entry, dict):
+            continue
         value, unit = entry.get("value"), str(entry.get("unit", ""))
         if isinstance(value, (int, float)) and value > 0:
             found.append(_outcome(row, name, unit, float(value), eras, timed))
@@ -87,6 +90,8 @@ def _outcome(
         predicted = _predict(row, name, unit, eras, timed)
     except Unknown as why:
         return Outcome(row, name, unit, value, None, str(why))
+    if not (math.isfinite(predicted) and predicted > 0):
+        return Outcome(row, name, unit, value, None, "fields that contradict each other")
     return Outcome(row, name, unit, value, predicted)
 
 
@@ -158,11 +163,17 @@ def timing(row: Row) -> Timed:
     if row.kind not in MAIN:
         raise Unknown(f"no time of {row.kind}")
     measured = row.table("measured")
-    name = next((name for name in MAIN[row.kind] if name in measured), None)
+    told = [name for name, entry in measured.items() if isinstance(entry, dict)]
+    name = next((name for name in MAIN[row.kind] if name in told), None)
     if name is None:
         raise Unknown(f"{', '.join(measured)}: not a time of a whole {row.kind}")
-    unit, value = str(measured[name].get("unit", "")), float(measured[name]["value"])
-    return Timed(row.kind, era_of(row), row.source, _seconds(row, name, unit, value), _tried(row))
+    entry = measured[name]
+    unit, value = str(entry.get("unit", "")), entry.get("value")
+    if not isinstance(value, (int, float)) or value <= 0:
+        raise Unknown(f"no value of {name}")
+    return Timed(
+        row.kind, era_of(row), row.source, _seconds(row, name, unit, float(value)), _tried(row)
+    )
 
 
 def _seconds(row: Row, name: str, unit: str, value: float) -> float:

@@ -18,9 +18,10 @@ from rpeg.cost.validation.rows import Row, Unknown
 
 FIELDS = (
     *("hardware.gpu", "hardware.count", "model.layers", "model.hidden"),
-    *("batch.global", "lengths.average_total"),
+    *("batch.global", "batch.generation_samples", "lengths.average_total"),
 )
-"""Instead of the average of prompt and response together, both may be told."""
+"""Instead of all samples, those of a prompt may be told; instead of the average of prompt and
+response together, both."""
 
 PROMPT = 150.0
 """Tokens of a prompt where a source tells only the sum: mathematics data sets have 80 to 200."""
@@ -80,7 +81,7 @@ SHARED_UTILIZATION = 0.6
 
 def engine(row: Row, step_s: float | Array, slowdown: float = 1.0) -> Engine:
     """The rollout engine: its share of memory is what the recipe says."""
-    recipe = row.fields.get("recipe_values") or {}
+    recipe = row.mapping("recipe_values")
     shared = SHARED_UTILIZATION if "colocated" in row.text("placement") else 0.9
     told = recipe.get("vllm_gpu_memory_utilization")
     return Engine(slowdown, SEQUENCE_S, step_s, float(told or shared), most_sequences=1024.0)
@@ -96,7 +97,7 @@ def job(row: Row) -> Job:
     """Raises Unknown."""
     shape, hardware = architecture(row), machine(row)
     gpus = row.needed("hardware", "count")
-    recipe = row.fields.get("recipe_values") or {}
+    recipe = row.mapping("recipe_values")
     apart = "disaggregated" in row.text("placement")
     prompt, response = _lengths(row)
     samples = _samples(row)

@@ -41,25 +41,28 @@ class Row:
     @cached_property
     def tables(self) -> dict[str, dict[str, Any]]:
         """All of them."""
-        given = {name: self.fields.get(name) or {} for name in TABLES}
+        given = {name: self.mapping(name) for name in TABLES}
         return {
             name: {key: value for key, value in table.items() if value is not None}
             for name, table in given.items()
         }
+
+    def mapping(self, name: str) -> dict[str, Any]:
+        """A field that is an object; empty where it is absent or something else."""
+        value = self.fields.get(name)
+        return value if isinstance(value, dict) else {}
 
     def text(self, name: str) -> str:
         """A field as lower-case text; empty where absent."""
         return str(self.fields.get(name) or "").lower()
 
     def number(self, table: str, key: str) -> float | None:
-        """A number of a table, also where it is written as text; None where there is none."""
+        """A number above 0 of a table, also where it is written as text; None without one."""
         value = self.table(table).get(key)
         if isinstance(value, bool) or value is None:
             return None
-        if isinstance(value, (int, float)):
-            return float(value)
-        found = re.match(r"\s*\d+(\.\d+)?", str(value))
-        return float(found[0]) if found else None
+        found = re.match(r"\s*\d+(\.\d+)?(e\+?\d+)?", str(value))
+        return float(found[0]) or None if found else None
 
     def needed(self, table: str, key: str) -> float:
         """The same. Raises Unknown where there is none."""

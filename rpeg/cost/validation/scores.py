@@ -132,6 +132,7 @@ INSTEAD = {
     "parallelism.tp": ("parallelism.zero", "args"),
     "batch.global": ("batch.micro_num", "batch.micro_batches", "batch.num_requests"),
     "batch.micro": ("batch.grad_accum", "batch.global"),
+    "batch.generation_samples": ("batch.samples_per_prompt",),
     "lengths.average_total": ("lengths.response",),
     "hardware.count": ("args",),
 }

@@ -115,6 +115,14 @@ def test_states_follow_megatrons_table() -> None:
         assert states == pytest.approx(each * DENSE.parameters, rel=1e-9)
 
 
+def test_imbalance_costs_time_and_memory() -> None:
+    even, uneven = (plans(ep=4, micro=4, imbalance=factor) for factor in (1.0, 1.5))
+    times = [step_time(MIXTURE, H100, layout).total for layout in (even, uneven)]
+    held = [training_memory(MIXTURE, layout).total for layout in (even, uneven)]
+    assert times[0] < times[1]
+    assert held[0] < held[1]
+
+
 def test_splitting_work_keeps_flops() -> None:
     """Twice the GPUs by data parallelism take half of the computation."""
     one = step_time(DENSE, H100, plans(dp=8)).compute

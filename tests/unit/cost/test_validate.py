@@ -9,7 +9,7 @@ import pytest
 
 from rpeg.cost.validation.eras import CANDIDATES, COMMON, DEFAULTS, Era, Timed, as_toml, chosen, fit
 from rpeg.cost.validation.facts import machine
-from rpeg.cost.validation.predictions import outcomes, timing
+from rpeg.cost.validation.predictions import outcomes, timing, timings
 from rpeg.cost.validation.rows import Row, RowError, Unknown, publisher, read_rows
 from rpeg.cost.validation.scores import score
 from rpeg.tools.rpeg import main
@@ -126,6 +126,16 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keys = ["id", "kind", "quantity", "unit", "measured", "predicted", "reason"]
     assert [list(entry) for entry in found] == 3 * [keys]
     assert found[0]["predicted"] == pytest.approx(6.5, rel=0.25)
+
+
+@pytest.mark.parametrize("table", ["hardware", "model", "parallelism", "batch", "lengths"])
+@pytest.mark.parametrize("value", [None, 0, -1, "weird", "3 / 4", True, [1], {"a": 1}, 1e9])
+def test_odd_values_are_no_errors(table: str, value: Any) -> None:
+    """Whatever stands in a record: a positive prediction, or a reason."""
+    for key in STEP[table]:
+        odd = row(**{table: {**STEP[table], key: value}})
+        for outcome in outcomes(odd, {}, timings([odd]).get(odd.id)):
+            assert outcome.reason or (outcome.predicted and outcome.predicted > 0)
 
 
 def test_no_such_folder(capsys: pytest.CaptureFixture[str]) -> None:
