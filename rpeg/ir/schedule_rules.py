@@ -23,7 +23,8 @@ def deadlock_violations(root: Operation) -> Iterator[tuple[Operation, Violation]
 
     Within one sequence, the rules of its tasks and edges say more of it.
     """
-    for pipeline in root.walk():
+    blocks = (block for region in root.regions for block in region.blocks)
+    for pipeline in (op for block in blocks for op in block.ops):
         if isinstance(pipeline, PipelineOp):
             found = (op for op in pipeline.body.block.ops if isinstance(op, SequenceOp))
             sequences = {symbol_text(op.pool): op for op in found}
