@@ -280,6 +280,31 @@ def test_averages_and_copies(interpret: Interpret) -> None:
         torch.testing.assert_close(weights["slow"][name], expected)
 
 
+CONTROLLED = (
+    SAMPLE
+    + """
+    lp_old = logprob(actor@i, y)
+    lp_ref = logprob(other, y)
+    rt = kl_penalty(short, lp_old, lp_ref, coef=kl@i)
+    ret = returns(rt)
+    white = whiten(ret)
+    pg = ppo_clip(y, white, lp_old, clip_low=0.2, clip_high=0.2)
+    actor@i+1 = update(actor@i, pg, agg=token_mean)
+    kl@i+1 = kl_controller(kl@i, lp_old, lp_ref, target=1e-6, horizon=HORIZON)"""
+)
+
+
+def test_a_controller_moves_the_coefficient_of_the_next_step(interpret: Interpret) -> None:
+    """The policy leaves its reference after step 0, so that only later steps feel the penalty."""
+    more = THINGS + "  model other = policy(actor@0, dtype=fp32)\n  state kl = scalar(init=0.5)\n"
+    quick, slow = (
+        interpret(parse(CONTROLLED.replace("HORIZON", horizon), more=more)).run(3).steps
+        for horizon in ("10", "1000000000")
+    )
+    assert quick[0].grad_norms == slow[0].grad_norms
+    assert quick[2].grad_norms != slow[2].grad_norms
+
+
 @pytest.mark.parametrize(
     ("step", "more", "message"),
     [
@@ -297,10 +322,14 @@ def test_averages_and_copies(interpret: Interpret) -> None:
             "",
             r"^12:18: rpeg.collect: the reference interpreter doesn't run this operation",
         ),
-        (SAMPLE, 'model ac = actor_critic("tiny")', r"rpeg.model: the reference interpreter runs"),
+        (
+            SAMPLE,
+            'model ac = actor_critic("tiny", shared_layers=1)',
+            r"rpeg.model: the reference interpreter shares whole trunks",
+        ),
         (SAMPLE, 'model old = policy("run:a/b")', r"run:a/b.*name the folder"),
     ],
-    ids=["collect", "actor_critic", "run"],
+    ids=["collect", "shared_layers", "run"],
 )
 def test_what_it_does_not_run_is_refused_by_name(
     step: str, more: str, message: str, interpret: Interpret
