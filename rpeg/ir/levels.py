@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, Operation
 
 from rpeg.ir.batch_types import BATCHES
 from rpeg.ir.buffer_type import BufferType
-from rpeg.ir.dialect import ALGORITHM, PLACED, PLANS
+from rpeg.ir.dialect import ALGORITHM, PLACED, PLANS, Rpeg
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.ops.movement import CLAUSES, POOL
 from rpeg.ir.ops.sampling import PoisonOp
@@ -93,7 +93,7 @@ LEVELS: Mapping[LevelName, Level] = {
             "rpeg-lower-to-programs",
             _names(Rrt.operations),
             _names({ObjectType}),
-            _NOTES,
+            frozenset(),
         ),
     )
 }
@@ -125,10 +125,15 @@ def _problems(op: Operation, level: Level) -> Iterator[str]:
     arguments = (a for region in op.regions for block in region.blocks for a in block.args)
     types = dict.fromkeys(value.type.name for value in (*op.results, *arguments))
     yield from (f"!{t} is no type of {level.name}" for t in types if t not in level.types)
-    notes = sorted((op.attributes.keys() & _NOTES) - level.notes)
+    notes = sorted((op.attributes.keys() & _NOTES) - level.notes) if _takes_notes(op) else ()
     yield from (f"{op.name} has the note `{note}`, not of {level.name}" for note in notes)
     if isinstance(op, PipelineOp) and level.has not in ("", *(o.name for o in op.body.block.ops)):
         yield f"`{op.title}` has no {level.has}, so it is not of {level.name}: {_first(level)}"
+
+
+def _takes_notes(op: Operation) -> bool:
+    """Whether its attributes are notes: those of a program's call are its settings."""
+    return op.dialect_name() == Rpeg.name
 
 
 def _homes(operation: str) -> str:
