@@ -8,8 +8,10 @@ of data from the runtime, and nothing of how the runtime trains or generates.
 from rpeg.interp.errors import InterpreterError
 from rpeg.interp.greedy import Greedy
 from rpeg.interp.machine import Interpreter
-from rpeg.interp.oracle import Place, Replay, Sampling, TeacherForced
+from rpeg.interp.oracle import Replay, Sampling, TeacherForced
 from rpeg.interp.parity import Gap, Parity, compare, gaps
+from rpeg.interp.values import Place
+from rpeg.interp.versions import Oldest, Recorded, Window
 from rpeg.interp.world import World
 
 __all__ = [
@@ -17,11 +19,14 @@ __all__ = [
     "Greedy",
     "Interpreter",
     "InterpreterError",
+    "Oldest",
     "Parity",
     "Place",
+    "Recorded",
     "Replay",
     "Sampling",
     "TeacherForced",
+    "Window",
     "World",
     "compare",
     "gaps",

@@ -7,8 +7,10 @@ from typing import Any, cast
 
 from rpeg.interp.errors import InterpreterError
 from rpeg.interp.judge import Judge
+from rpeg.interp.lora import Lora
 from rpeg.interp.network import Network, initial_tensors, initial_two_heads
 from rpeg.interp.optimizer import AdamW
+from rpeg.interp.tools import Tool, find_tool
 from rpeg.interp.values import Model, Weights
 from rpeg.interp.world import World
 from rpeg.ir.ops import declare as ops
@@ -40,20 +42,19 @@ class Declarations:
             ops.DataOp: self._data,
             ops.VerifierOp: self._verifier,
             ops.StateOp: self._state,
+            ops.ToolOp: self._tool,
         }
         for op in pipeline.body.block.ops:
             if isinstance(op, ops.DeclareOp):
-                if type(op) not in makers:
-                    raise InterpreterError.at(op, "the reference interpreter has no tools")
                 self.things[op.title] = makers[type(op)](op)
 
     def _model(self, op: ops.DeclareOp) -> Weights | Judge:
         settings = _settings(op)
         if op.form_name == "generative_reward":
             return self._judge(op, settings)
-        if op.form_name not in _ROLES or settings.get("lora") is not None:
+        if op.form_name not in _ROLES:
             raise InterpreterError.at(
-                op, f"the reference interpreter runs {', '.join(_ROLES)} models, without lora"
+                op, f"the reference interpreter runs {', '.join(_ROLES)} models"
             )
         if settings.get("shared_layers") is not None:
             raise InterpreterError.at(
@@ -62,14 +63,16 @@ class Declarations:
         source = self._sources[op.title] = self._source(op)
         two_heads = op.form_name == "actor_critic"
         tensors = initial_two_heads(source) if two_heads else initial_tensors(source)
-        optim = settings.get("optim")
+        optim, lora = settings.get("optim"), _lora(settings)
+        adapters = {} if lora is None else lora.adapters(tensors, self._seed)
         model = Model(
             name=op.title,
             role=op.form_name,
             network=Network(source),
             optim=None if optim is None else _adamw(optim),
+            lora=lora,
         )
-        return Weights(model, tensors, version=0)
+        return Weights(model, {**tensors, **adapters}, version=0)
 
     def _judge(self, op: ops.DeclareOp, settings: Mapping[str, Any]) -> Judge:
         source = self._source(op)
@@ -83,9 +86,7 @@ class Declarations:
             folder = self._sources[op.initial].folder
             return ModelSource(folder, self._seed, critic=critic)
         uri = op.uri or ""
-        if uri.startswith("run:"):
-            raise InterpreterError.at(op, f'"{uri}": name the folder that the run exported instead')
-        return open_source(self._world.root / uri, uri, self._seed, critic=critic)
+        return open_source(self._world.resolve(uri), uri, self._seed, critic=critic)
 
     def _data(self, op: ops.DeclareOp) -> PromptData | DemoData | PairData:
         return _DATA[op.form_name](self._world, op.title, source=op.uri or "", **_settings(op))
@@ -94,12 +95,26 @@ class Declarations:
         settings, source = _settings(op), op.uri or ""
         return Verifier(self._world, op.title, kind=op.form_name, source=source, **settings)
 
+    def _tool(self, op: ops.DeclareOp) -> Tool | None:
+        """A function; None of an environment, which is refused where it is used."""
+        if op.form_name == "environment":
+            return None
+        try:
+            return find_tool(op.uri or "", self._world.root)
+        except InterpreterError as error:
+            raise InterpreterError.at(op, str(error)) from error
+
     def _state(self, op: ops.DeclareOp) -> float:
         return float(_settings(op)["init"])
 
 
 def _settings(op: ops.DeclareOp) -> dict[str, Any]:
     return {name: python_value(held) for name, held in op.settings().items()}
+
+
+def _lora(settings: Mapping[str, Any]) -> Lora | None:
+    held = settings.get("lora")
+    return None if held is None else Lora(held["rank"], held["alpha"], held["targets"])
 
 
 def _adamw(settings: Mapping[str, object]) -> AdamW:

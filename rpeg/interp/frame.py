@@ -10,9 +10,10 @@ from torch import Tensor
 from xdsl.ir import Block, Operation, SSAValue
 
 from rpeg.interp.errors import InterpreterError
-from rpeg.interp.oracle import Place, TrajectoryOracle
+from rpeg.interp.oracle import TrajectoryOracle
 from rpeg.interp.rectangle import Rectangle
-from rpeg.interp.values import Weights
+from rpeg.interp.values import Place, Weights
+from rpeg.interp.versions import VersionOracle
 from rpeg.ir.naming import name_of, trajectories_of
 from rpeg.runtime.recordings.recording import StepRecord
 from rpeg.runtime.trajectories import Trajectories
@@ -30,6 +31,7 @@ class Surroundings:
     declared: Mapping[str, object]
     """Initial weights, data sets and verifiers by their declared names."""
     oracle: TrajectoryOracle
+    versions: VersionOracle
     seed: int
     horizon: int
     """Steps of the pipeline: LR schedules end there."""
@@ -42,9 +44,11 @@ class Frame:
     step: int
     around: Surroundings
     older: Mapping[str, Sequence[Weights]]
-    """By model: its weights as the last steps started, this one's last."""
+    """By model: its weights as each step started, this one's last."""
     handlers: Mapping[type[Operation], Handler]
     record: StepRecord = field(default_factory=StepRecord)
+    round: int | None = None
+    """Of the collect whose region runs, if one does."""
     stopped: bool = False
     """A `stop` held: this step is the last."""
     _values: dict[SSAValue, object] = field(default_factory=dict)
@@ -100,4 +104,9 @@ class Frame:
 
     def place(self, result: SSAValue) -> Place:
         """Where an oracle finds a result."""
-        return Place(self.step, name_of(result))
+        return Place(self.step, self.title(result))
+
+    def title(self, result: SSAValue) -> str:
+        """A result's name in the record."""
+        name = name_of(result)
+        return name if self.round is None else f"{name}/{self.round}"

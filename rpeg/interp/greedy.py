@@ -31,7 +31,7 @@ def greedy(weights: Weights, y: Trajectories) -> Greedy:
         n=1, max_tokens=y.tokens.shape[1], temperature=0.0, top_p=1.0, stop=(), run_seed=0, seed=0
     )
     found, _ = sample(weights, Prompts(y.rows[:: y.n], y.ordinals[:: y.n]), settings)
-    network = weights.model.network
+    network, tensors = weights.model.network, weights.model.effective(weights.tensors)
     rows = Rectangle.of(found, network.tokenizer)
-    best = rows.predicting(network.logits(weights.tensors, rows.ids)).topk(2).values
+    best = rows.predicting(network.logits(tensors, rows.ids)).topk(2).values
     return Greedy(torch.where(found.mask, found.tokens, -1), best[..., 0] - best[..., 1])

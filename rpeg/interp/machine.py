@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import ClassVar
@@ -17,10 +16,10 @@ from rpeg.interp.greedy import Greedy, greedy
 from rpeg.interp.handlers import HANDLERS
 from rpeg.interp.oracle import Sampling, TrajectoryOracle
 from rpeg.interp.values import Cursor, OptimizerState, Weights
+from rpeg.interp.versions import Oldest, VersionOracle
 from rpeg.interp.world import World
 from rpeg.ir.ops.declare import PipelineOp
-from rpeg.ir.ops.regions import YieldOp
-from rpeg.ir.ops.sampling import StaleOp
+from rpeg.ir.ops.regions import KeepOp, YieldOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.types import CursorType, OptimizerType, StateType, WeightsType
 from rpeg.runtime.recordings.recording import Recording
@@ -45,15 +44,20 @@ class Interpreter:
         world: World,
         seed: int = 0,
         oracle: TrajectoryOracle | None = None,
+        versions: VersionOracle | None = None,
     ) -> None:
-        """Reads models, data and verifiers. Raises InterpreterError for what it can't run."""
+        """Reads models, data and verifiers; `versions` chooses in windows, by default the oldest.
+
+        Raises InterpreterError for what it can't run.
+        """
         self._pipeline = _find(module, pipeline)
         self._world = world
         self._step = next(op for op in self._pipeline.body.block.ops if isinstance(op, StepOp))
-        _refuse_unknown(self._step, {*self.handlers, *self.between_steps, StepOp, YieldOp})
+        _refuse_unknown(self._step, {*self.handlers, *self.between_steps, StepOp, YieldOp, KeepOp})
         self._around = Surroundings(
             declared=Declarations(self._pipeline, world, seed).things,
             oracle=oracle or Sampling(),
+            versions=versions or Oldest(),
             seed=seed,
             horizon=self._step.steps,
         )
@@ -86,11 +90,9 @@ class Interpreter:
             found[name] = greedy(replace(start, tensors=tensors), y)
         return found
 
-    def _empty_history(self) -> dict[str, deque[Weights]]:
-        """By model, room for as many versions as the step reaches back."""
-        reach = [op.int_of("high") for op in self._step.walk() if isinstance(op, StaleOp)]
+    def _empty_history(self) -> dict[str, list[Weights]]:
         models = (arg.type.owner for arg in self._step.states if isinstance(arg.type, WeightsType))
-        return {name: deque(maxlen=1 + max(reach, default=0)) for name in models}
+        return {name: [] for name in models}
 
     def _initial(self, state: Attribute) -> object:
         """A state's value before step 0."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -12,26 +11,18 @@ from torch import Tensor
 from rpeg.interp.errors import InterpreterError
 from rpeg.interp.judge import Scorer
 from rpeg.interp.rectangle import Rectangle
-from rpeg.interp.sampler import SamplingSettings, sample
-from rpeg.interp.values import Weights
+from rpeg.interp.sampler import SamplingSettings
+from rpeg.interp.values import Place
+from rpeg.interp.writer import Writer
 from rpeg.runtime.recordings.recording import Recording, StepRecord
 from rpeg.runtime.trajectories import Prompts, Trajectories
-
-
-@dataclass(frozen=True)
-class Place:
-    """Which value of which step is asked for."""
-
-    step: int
-    name: str
-    """Its name in the text: `y`, `acc`."""
 
 
 class TrajectoryOracle(Protocol):
     """Says which tokens each sample got, and what they earned."""
 
     def generate(
-        self, place: Place, weights: Weights, prompts: Prompts, settings: SamplingSettings
+        self, place: Place, writer: Writer, prompts: Prompts, settings: SamplingSettings
     ) -> tuple[Trajectories, Tensor]:
         """Completions, and the log-probs [samples, max_tokens] they were sampled under."""
         ...
@@ -46,13 +37,13 @@ class TrajectoryOracle(Protocol):
 
 
 class Sampling:
-    """Samples with the weights in hand, and asks the verifier."""
+    """Samples with the writer in hand, and asks the verifier."""
 
     def generate(
-        self, place: Place, weights: Weights, prompts: Prompts, settings: SamplingSettings
+        self, place: Place, writer: Writer, prompts: Prompts, settings: SamplingSettings
     ) -> tuple[Trajectories, Tensor]:
-        """See `sampler.sample`."""
-        return sample(weights, prompts, settings)
+        """See `Writer.write`."""
+        return writer.write(prompts, settings)
 
     def score(self, place: Place, verifier: Scorer, y: Trajectories) -> Tensor:
         """The verifier's rewards."""
@@ -81,7 +72,7 @@ class Replay:
         return rows if self._rows is None else self._rows[rows]
 
     def generate(
-        self, place: Place, weights: Weights, prompts: Prompts, settings: SamplingSettings
+        self, place: Place, writer: Writer, prompts: Prompts, settings: SamplingSettings
     ) -> tuple[Trajectories, Tensor]:
         """The recorded trajectories of the same prompts."""
         step = self._step(place)

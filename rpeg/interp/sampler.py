@@ -32,11 +32,15 @@ class SamplingSettings:
 
 @dataclass(frozen=True)
 class Completion:
-    """One sampled completion."""
+    """One sampled completion; all lists have one entry a token."""
 
     tokens: list[int]
     logprobs: list[float]
     finished: bool
+    versions: list[int]
+    """Of the weights that wrote it; -1 where a tool did."""
+    mask: list[bool]
+    """Whether weights wrote it."""
 
 
 @torch.no_grad()
@@ -47,53 +51,72 @@ def sample(
 
     Prompts of one length are sampled together, so that nothing is padded.
     """
-    network = weights.model.network
+    network, n = weights.model.network, settings.n
+    tensors = weights.model.effective(weights.tensors)
     ids = [network.tokenizer.encode(row.prompt) for row in prompts.rows]
     completions: list[list[Completion]] = [[] for _ in ids]
     for length in sorted({len(prompt) for prompt in ids}):
         chosen = [k for k, prompt in enumerate(ids) if len(prompt) == length]
-        rows = Rows(network, weights.tensors, settings, prompts.ordinals[chosen])
-        found = rows.run(torch.tensor([ids[k] for k in chosen]))
+        ordinals = prompts.ordinals[chosen].repeat_interleave(n)
+        samples = torch.arange(n).repeat(len(chosen))
+        rows = Rows(network, tensors, settings, ordinals, samples, weights.version)
+        contexts = torch.tensor([ids[k] for k in chosen]).repeat_interleave(n, dim=0)
+        found = rows.run(contexts, range(settings.max_tokens))
         for place, k in enumerate(chosen):
-            completions[k] = found[place * settings.n : (place + 1) * settings.n]
+            completions[k] = found[place * n : (place + 1) * n]
     everything = [one for group in completions for one in group]
-    return _trajectories(weights, prompts, ids, everything, settings)
+    return collated(weights, prompts, ids, everything, settings)
 
 
 class Rows:
-    """Rows whose prompts have one length."""
+    """Rows whose contexts have one length."""
 
     def __init__(
-        self, network: Network, tensors: Tensors, settings: SamplingSettings, ordinals: Tensor
+        self,
+        network: Network,
+        tensors: Tensors,
+        settings: SamplingSettings,
+        ordinals: Tensor,
+        samples: Tensor,
+        version: int = 0,
     ) -> None:
         self._network = network
         self._tensors = tensors
         self._settings = settings
-        self._ordinals = ordinals.repeat_interleave(settings.n)
-        self._samples = torch.arange(settings.n).repeat(len(ordinals))
+        self._ordinals = ordinals
+        self._samples = samples
+        self._version = version
 
-    def run(self, prompts: Tensor) -> list[Completion]:
-        """Completions of `prompts` [rows, length], n for each, side by side."""
+    def run(
+        self, contexts: Tensor, positions: range, before: Sequence[int] = ()
+    ) -> list[Completion]:
+        """Completions of `contexts` [rows, length], for these positions of the samples.
+
+        `before` are the tokens of their turn that the contexts end with already.
+        """
         from transformers import DynamicCache
 
-        s, cache = self._settings, DynamicCache()
-        ids = prompts.repeat_interleave(s.n, dim=0)
+        cache, ids = DynamicCache(), contexts
         tokens = torch.empty(len(ids), 0, dtype=torch.long)
         logprobs = torch.empty(len(ids), 0)
         ends = [0] * len(ids)
-        for position in range(s.max_tokens):
+        for count, position in enumerate(positions, start=1):
             logits = self._network.logits(self._tensors, ids, cache)[:, -1]
             ids, drawn = self._draw(logits, position)
             tokens, logprobs = torch.cat([tokens, ids], 1), torch.cat([logprobs, drawn], 1)
             for row, end in enumerate(ends):
-                if not end and self._ended(tokens[row].tolist()):
-                    ends[row] = position + 1
+                if not end and self._ended([*before, *tokens[row].tolist()]):
+                    ends[row] = count
             if all(ends):
                 break
+        pairs = zip(tokens.tolist(), logprobs.tolist(), ends, strict=True)
         return [
-            Completion(t[: end or None], p[: end or None], bool(end))
-            for t, p, end in zip(tokens.tolist(), logprobs.tolist(), ends, strict=True)
+            self._completion(t[: end or None], p[: end or None], end > 0) for t, p, end in pairs
         ]
+
+    def _completion(self, tokens: list[int], logprobs: list[float], finished: bool) -> Completion:
+        count = len(tokens)
+        return Completion(tokens, logprobs, finished, [self._version] * count, [True] * count)
 
     def _draw(self, logits: Tensor, position: int) -> tuple[Tensor, Tensor]:
         """(tokens, their log-probs), both [rows, 1], from logits [rows, vocabulary]."""
@@ -133,28 +156,31 @@ def nucleus(logprobs: Tensor, top_p: float) -> Tensor:
     return torch.empty_like(kept).scatter_(-1, index, kept).log_softmax(dim=-1)
 
 
-def _trajectories(
+def collated(
     weights: Weights,
     prompts: Prompts,
     ids: Sequence[tuple[int, ...]],
     completions: Sequence[Completion],
     settings: SamplingSettings,
 ) -> tuple[Trajectories, Tensor]:
+    """Completions as trajectories, n for each prompt, and their log-probs."""
     n, width = settings.n, settings.max_tokens
     tokens = torch.zeros(len(completions), width, dtype=torch.long)
     logprobs = torch.zeros(len(completions), width)
     mask = torch.zeros(len(completions), width, dtype=torch.bool)
+    versions = torch.full((len(completions), width), -1, dtype=torch.int32)
     for row, one in enumerate(completions):
         length = len(one.tokens)
         tokens[row, :length] = torch.tensor(one.tokens)
         logprobs[row, :length] = torch.tensor(one.logprobs)
-        mask[row, :length] = True
+        mask[row, :length] = torch.tensor(one.mask)
+        versions[row, :length] = torch.tensor(one.versions, dtype=torch.int32)
     y = Trajectories(
         rows=tuple(row for row in prompts.rows for _ in range(n)),
         prompt_ids=tuple(prompt for prompt in ids for _ in range(n)),
         tokens=tokens,
         mask=mask,
-        versions=torch.where(mask, weights.version, -1).int(),
+        versions=versions,
         finished=torch.tensor([one.finished for one in completions]),
         ordinals=prompts.ordinals.repeat_interleave(n),
         samples=torch.arange(n).repeat(len(ids)),

@@ -8,11 +8,21 @@ from typing import Any
 
 from torch import Tensor
 
+from rpeg.interp.lora import Lora, is_adapter
 from rpeg.interp.network import Network, Outputs, Tensors
 from rpeg.interp.optimizer import AdamW
 from rpeg.interp.rectangle import Rectangle
 from rpeg.runtime.data import DemoData, PairData, PromptData
 from rpeg.runtime.trajectories import Batch
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which value of which step is asked for."""
+
+    step: int
+    name: str
+    """Its name in the text: `y`, `acc`; inside of a collect with its round, `y/0`."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +33,16 @@ class Model:
     role: str
     network: Network
     optim: AdamW | None
+    lora: Lora | None = None
+
+    def effective(self, tensors: Tensors) -> Tensors:
+        """The weights that it computes with: the base with its adapters, if it has some."""
+        return tensors if self.lora is None else self.lora.merged(tensors)
+
+    def trainable(self, tensors: Tensors) -> dict[str, Tensor]:
+        """What an optimizer changes: the adapters, or everything."""
+        adapters = self.lora is not None
+        return {name: t for name, t in tensors.items() if is_adapter(name) or not adapters}
 
     def outputs(self, tensors: Tensors, rows: Rectangle) -> Outputs:
         """What it says about completions under the given weights."""
@@ -33,7 +53,7 @@ class Model:
             "reward": self.network.reward,
             "process_reward": self.network.process_reward,
         }
-        return reads[self.role](tensors, rows)
+        return reads[self.role](self.effective(tensors), rows)
 
 
 @dataclass(frozen=True)

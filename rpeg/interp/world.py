@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from rpeg.runtime.models.export import newest_export
 from rpeg.runtime.recordings.oracle import Oracle
 
 T = TypeVar("T")
@@ -39,6 +40,14 @@ class World:
     """What verifiers report in the current step, summed."""
     notes: dict[str, str] = field(default_factory=dict)
     """The first remark of each topic."""
+
+    def resolve(self, source: str) -> Path:
+        """The folder that a model's source means: of `run:PIPELINE/MODEL` the newest export in
+        `runs/`; of `hf:NAME` a folder NAME, if there is one.
+        """
+        if source.startswith("run:"):
+            return newest_export([self.root / "runs"], source)
+        return self.root / source.removeprefix("hf:")
 
     def attach(self, name: str, part: Any) -> None:
         """Nothing is saved: a run starts at step 0."""

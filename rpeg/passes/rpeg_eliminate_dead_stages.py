@@ -43,7 +43,9 @@ def _is_place(state: SSAValue) -> bool:
 def _is_reported(op: Operation) -> Iterator[Reason]:
     around = op.parent_op()
     if isinstance(around, StepOp):
-        rewards = (reward for _, found in reported_rewards(around) for reward in found)
+        reported = (reward for _, found in reported_rewards(around) for reward in found)
+        # What a collect kept is reported where something reads the collect.
+        rewards = (r for r in reported if not isinstance(r.owner, CollectOp))
         for reward in rewards:
             if reward.owner is op:
                 yield op, f"the mean of `{reward.name_hint}` is reported every step"

@@ -131,12 +131,13 @@ class Run:
     def resolve(self, source: str) -> Path:
         """The path that a path source or `run:PIPELINE/MODEL` means.
 
-        That run is looked for beside this one's folder, then in `runs/`. `models/NAME` means a
+        That run is looked for beside this one's folder, then in `runs/`. `hf:NAME` means a folder
+        NAME of the run's root, where there is one, before the hub's model. `models/NAME` means a
         model shipped with rpeg where the run's root has no such folder.
         """
         if source.startswith("run:"):
             return newest_export([self.folder.path.parent, Path("runs").resolve()], source)
-        path = self.root / source
+        path = self.root / source.removeprefix("hf:")
         if path.exists() or not source.startswith("models/"):
             return path
         shipped = resource("models") / source.removeprefix("models/")

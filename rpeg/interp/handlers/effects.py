@@ -10,10 +10,11 @@ from xdsl.ir import Operation
 
 from rpeg.interp.errors import InterpreterError
 from rpeg.interp.frame import Frame, Handler
-from rpeg.interp.handlers.sampling import single_turn
+from rpeg.interp.handlers.sampling import tools_of
 from rpeg.interp.rectangle import Rectangle
-from rpeg.interp.sampler import SamplingSettings, sample
+from rpeg.interp.sampler import SamplingSettings
 from rpeg.interp.values import Weights
+from rpeg.interp.writer import Writer
 from rpeg.ir.naming import name_of
 from rpeg.ir.ops import effects as ops
 from rpeg.runtime import losses
@@ -24,7 +25,6 @@ from rpeg.runtime.verifiers import Verifier
 
 def evaluate(op: ops.EvalOp, frame: Frame) -> tuple[float]:
     """Mean reward over the first `limit` rows, always by sampling: an oracle has no say in it."""
-    single_turn(op, op.int_of("max_turns"), len(op.tools))
     verifier = frame.value(op.scorer)
     if not isinstance(verifier, Verifier):
         raise InterpreterError.at(op, "the reference interpreter scores with verifiers only")
@@ -38,7 +38,8 @@ def evaluate(op: ops.EvalOp, frame: Frame) -> tuple[float]:
         seed=op.int_of("seed"),
     )
     prompts, _ = frame.read(op.prompts, PromptData).all(_limit(op))
-    y, _ = sample(frame.read(op.weights, Weights), prompts, settings)
+    tools, weights = tools_of(op, op.tools, frame), frame.read(op.weights, Weights)
+    y, _ = Writer(weights, tools, op.int_of("max_turns")).write(prompts, settings)
     return (_report(op, frame, float(verifier.score(y).double().mean())),)
 
 

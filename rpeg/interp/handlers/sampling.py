@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -14,9 +16,13 @@ from rpeg.interp.judge import Judge
 from rpeg.interp.network import Outputs
 from rpeg.interp.rectangle import Rectangle
 from rpeg.interp.sampler import SamplingSettings
+from rpeg.interp.tools import Tool
 from rpeg.interp.values import Cursor, OnPolicy, Weights
+from rpeg.interp.versions import Window, filled
+from rpeg.interp.writer import Writer
 from rpeg.ir.naming import name_of
 from rpeg.ir.ops import sampling as ops
+from rpeg.ir.staleness import WORDS
 from rpeg.ir.types import TrajectoriesType
 from rpeg.runtime.batches.spelling import spelled
 from rpeg.runtime.trajectories import Demos, Pairs, Prompts, Trajectories
@@ -28,10 +34,10 @@ def get(op: ops.GetOp, frame: Frame) -> tuple[object]:
     return (frame.around.declared[op.symbol_name],)
 
 
-def stale(op: ops.StaleOp, frame: Frame) -> tuple[Weights]:
-    """The oldest version that the window allows, version 0 near the start: v = max(0, i - high)."""
-    history = frame.older[frame.read(op.weights, Weights).model.name]
-    return (history[-1 - min(op.int_of("high"), len(history) - 1)],)
+def stale(op: ops.StaleOp, frame: Frame) -> tuple[Window]:
+    """The versions of the window; who reads it chooses."""
+    held = frame.older[frame.read(op.weights, Weights).model.name]
+    return (Window(held, op.int_of("low"), op.int_of("high")),)
 
 
 def batch(op: ops.BatchOp, frame: Frame) -> tuple[Prompts | Demos | Pairs, Cursor]:
@@ -44,11 +50,24 @@ def batch(op: ops.BatchOp, frame: Frame) -> tuple[Prompts | Demos | Pairs, Curso
 
 
 def generate(op: ops.GenerateOp, frame: Frame) -> tuple[Trajectories, Tensor]:
-    """What the oracle says."""
-    single_turn(op, op.int_of("max_turns"), len(op.tools))
+    """What the oracles say: of versions where there is a window, then of tokens."""
+    place, prompts = frame.place(op.trajectories), frame.read(op.prompts, Prompts)
+    settings, window = _settings(op, frame), _window(op, frame)
+    writer = _writer(op, frame, window, len(prompts.rows) * settings.n)
+    y, logprobs = frame.around.oracle.generate(place, writer, prompts, settings)
+    if window is not None:
+        window.check(filled(y.versions), place.name)
+        y = replace(y, mask=window.trained(y.versions, y.mask, y.n))
+    frame.record.trajectories[place.name] = y
+    frame.record.sampled[place.name] = logprobs
+    frame.record.makers[place.name] = writer.weights.model.name
+    return y, logprobs
+
+
+def _settings(op: ops.GenerateOp, frame: Frame) -> SamplingSettings:
     stop = op.value("stop") or ()
     assert isinstance(stop, tuple)
-    settings = SamplingSettings(
+    return SamplingSettings(
         n=op.int_of("n"),
         max_tokens=op.int_of("max_tokens"),
         temperature=op.float_of("temperature"),
@@ -57,19 +76,36 @@ def generate(op: ops.GenerateOp, frame: Frame) -> tuple[Trajectories, Tensor]:
         run_seed=frame.around.seed,
         seed=op.int_of("seed"),
     )
-    place, prompts = frame.place(op.trajectories), frame.read(op.prompts, Prompts)
-    weights = frame.read(op.weights, Weights)
-    y, logprobs = frame.around.oracle.generate(place, weights, prompts, settings)
-    frame.record.trajectories[place.name] = y
-    frame.record.sampled[place.name] = logprobs
-    frame.record.makers[place.name] = weights.model.name
-    return y, logprobs
 
 
-def single_turn(op: Operation, turns: int, tools: int) -> None:
-    """Raises InterpreterError for turns and tools."""
-    if turns > 1 or tools:
-        raise InterpreterError.at(op, "the reference interpreter samples one turn without tools")
+def _window(op: ops.GenerateOp, frame: Frame) -> Window | None:
+    """The window that it reads, with what is said of it; None of one exact version."""
+    held = frame.value(op.weights)
+    if not isinstance(held, Window):
+        return None
+    said = {name: op.text_of(name) for name in WORDS if name in op.properties}
+    return replace(held, **cast(Any, said))
+
+
+def _writer(op: ops.GenerateOp, frame: Frame, window: Window | None, samples: int) -> Writer:
+    tools, turns = tools_of(op, op.tools, frame), op.int_of("max_turns")
+    if window is None:
+        return Writer(frame.read(op.weights, Weights), tools, turns)
+    place, tokens = frame.place(op.trajectories), op.int_of("max_tokens")
+    chosen = window.settled(frame.around.versions.versions(place, window, samples, tokens))
+    window.check(chosen, place.name)
+    return Writer(window.held[window.newest], tools, turns, window.held, chosen)
+
+
+def tools_of(op: Operation, tools: Sequence[SSAValue], frame: Frame) -> Mapping[str, Tool]:
+    """The functions that a policy may call, by name. Raises InterpreterError for environments."""
+    named = {name_of(tool): frame.value(tool) for tool in tools}
+    for name, tool in named.items():
+        if not callable(tool):
+            raise InterpreterError.at(
+                op, f"the reference interpreter has no environments (`{name}`)"
+            )
+    return cast(Mapping[str, Tool], named)
 
 
 def score(op: ops.ScoreOp, frame: Frame) -> tuple[Tensor]:
@@ -120,7 +156,7 @@ def values(op: ops.ValuesOp, frame: Frame) -> tuple[Tensor]:
 
 def _noted(result: SSAValue, found: Tensor, weights: SSAValue, frame: Frame) -> Tensor:
     """A forward pass, noted in the step's record."""
-    name = name_of(result)
+    name = frame.title(result)
     frame.record.logprobs[name] = found
     frame.record.makers[name] = frame.read(weights, Weights).model.name
     return found

@@ -12,6 +12,7 @@ from xdsl.ir import Operation
 
 from rpeg.interp.errors import InterpreterError
 from rpeg.interp.frame import Frame, Handler
+from rpeg.interp.network import Tensors
 from rpeg.interp.optimizer import Session
 from rpeg.interp.rectangle import Rectangle
 from rpeg.interp.values import LossTerm, Model, OptimizerState, Weights
@@ -25,20 +26,20 @@ def update(op: ops.UpdateOp, frame: Frame) -> tuple[Weights, OptimizerState]:
     old, state = frame.read(op.weights, Weights), frame.read(op.optimizer, OptimizerState)
     if old.model.optim is None:
         raise InterpreterError.at(op, f"`{old.model.name}` has no optimizer: add optim=adamw(...)")
-    session = Session(old.tensors, state.moments, old.model.optim)
+    session = Session(old.model.trainable(old.tensors), state.moments, old.model.optim)
     lr = old.model.optim.rate(old.version, frame.around.horizon)
     terms = [frame.read(loss, LossTerm) for loss in op.losses]
     if any(term.batch is not terms[0].batch for term in terms):
         raise InterpreterError.at(op, "the reference interpreter trains on one batch an update")
     rows = Rectangle.of(terms[0].batch, old.model.network.tokenizer)
     cut = partial(frame.microbatches, op, rows)
-    training = Training(old.model, session, terms, rows, _aggregation(op), lr, cut)
+    training = Training(old, session, terms, rows, _aggregation(op), lr, cut)
     for epoch in range(op.int_of("epochs")):
         for chosen in _minibatches(op, frame, old, rows, epoch):
             training.step(chosen)
     training.report(frame)
     return (
-        Weights(old.model, session.tensors(), old.version + 1),
+        Weights(old.model, {**old.tensors, **session.tensors()}, old.version + 1),
         OptimizerState(session.moments()),
     )
 
@@ -47,7 +48,7 @@ def update(op: ops.UpdateOp, frame: Frame) -> tuple[Weights, OptimizerState]:
 class Training:
     """The optimizer steps of one update, and what it notes of them."""
 
-    model: Model
+    old: Weights
     session: Session
     terms: Sequence[LossTerm]
     rows: Rectangle
@@ -75,7 +76,8 @@ class Training:
 
     def _loss(self, rows: Tensor, totals: Totals, said: list[Tensor]) -> Tensor:
         """What these rows add to the loss of a minibatch; notes it, and what the model says."""
-        out = self.model.outputs(self.session.parameters, self.rows.select(rows))
+        now = {**self.old.tensors, **self.session.parameters}
+        out = self.old.model.outputs(now, self.rows.select(rows))
         per_token = torch.stack([term.per_token(out, rows) for term in self.terms]).sum(dim=0)
         loss = (per_token * loss_weights(out.mask, self.agg, totals)).sum()
         self.losses[-1] += float(loss.detach())
@@ -90,11 +92,11 @@ class Training:
 
     def report(self, frame: Frame) -> None:
         """Writes what it noted into the step's record."""
-        frame.record.losses[self.model.name] = self.losses
-        frame.record.grad_norms[self.model.name] = self.grad_norms
+        frame.record.losses[self.old.model.name] = self.losses
+        frame.record.grad_norms[self.old.model.name] = self.grad_norms
         for k, (rows, said) in enumerate(zip(self.rows_of, self.said_of, strict=True)):
-            frame.record.trained_rows[f"{self.model.name}/{k}"] = rows
-            frame.record.trained_logprobs[f"{self.model.name}/{k}"] = said
+            frame.record.trained_rows[f"{self.old.model.name}/{k}"] = rows
+            frame.record.trained_logprobs[f"{self.old.model.name}/{k}"] = said
 
 
 def _minibatches(
@@ -121,16 +123,21 @@ def copy(op: ops.CopyOp, frame: Frame) -> tuple[Weights]:
     source = frame.read(op.source, Weights)
     target = frame.around.declared[op.makes()]
     assert isinstance(target, Weights)
-    return (Weights(target.model, source.tensors, frame.step + 1),)
+    return (Weights(target.model, _as(target.model, source), frame.step + 1),)
+
+
+def _as(target: Model, source: Weights) -> Tensors:
+    """The source's weights as another model holds them: merged, unless both have adapters."""
+    apart = target.lora is not None
+    return source.tensors if apart else source.model.effective(source.tensors)
 
 
 def ema(op: ops.EmaOp, frame: Frame) -> tuple[Weights]:
     """decay x average + (1 - decay) x source."""
     average, source = frame.read(op.average, Weights), frame.read(op.source, Weights)
-    decay = op.float_of("decay")
+    decay, new = op.float_of("decay"), _as(average.model, source)
     tensors = {
-        name: decay * tensor + (1.0 - decay) * source.tensors[name]
-        for name, tensor in average.tensors.items()
+        name: decay * tensor + (1.0 - decay) * new[name] for name, tensor in average.tensors.items()
     }
     return (Weights(average.model, tensors, average.version + 1),)
 

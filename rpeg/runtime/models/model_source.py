@@ -77,8 +77,9 @@ class ModelSource:
 
 
 def open_source(resolved: Path, source: str, seed: int, *, critic: bool = False) -> ModelSource:
-    """The model that `source` names; `resolved` is its path unless it is `hf:NAME`."""
-    folder = _downloaded(source.removeprefix("hf:")) if source.startswith("hf:") else resolved
+    """The model that `source` names: `resolved`, or of `hf:NAME` the hub's without that folder."""
+    distant = source.startswith("hf:") and not resolved.is_dir()
+    folder = _downloaded(source.removeprefix("hf:")) if distant else resolved
     return ModelSource(folder, seed, critic=critic)
 
 

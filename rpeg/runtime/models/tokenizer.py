@@ -62,6 +62,10 @@ class Tokenizer:
         """Ids of a completion, its end included."""
         return (*self._encode(text, special=False), min(self.eos_ids))
 
+    def encode_text(self, text: str) -> tuple[int, ...]:
+        """Ids of a text inside of a trajectory: nothing is added."""
+        return self._encode(text, special=False)
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text of a completion, without special tokens."""
         return str(self._backend.decode(list(ids)))

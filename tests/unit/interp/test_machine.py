@@ -309,27 +309,22 @@ def test_a_controller_moves_the_coefficient_of_the_next_step(interpret: Interpre
     ("step", "more", "message"),
     [
         (
-            """
-    acc, y, lp = collect(groups=2, max_rounds=2) {
-      q = batch(train, size=4)
-      ys, lps = generate(actor@i, q, n=2, max_tokens=6)
-      accs = score(brief, ys)
-      keep(accs, ys, lps, where=mixed)
-    }
-    adv = group_advantage(acc, baseline=mean, scale=std)
-    pg = policy_gradient(y, adv)
-    actor@i+1 = update(actor@i, pg, agg=token_mean)""",
-            "",
-            r"^12:18: rpeg.collect: the reference interpreter doesn't run this operation",
+            SAMPLE.replace("actor@i, q", "actor@i, q, world"),
+            'tool world = environment("python:a:b")',
+            r"rpeg.generate: the reference interpreter has no environments \(`world`\)",
+        ),
+        (
+            SAMPLE.replace("actor@i, q", "actor@i, q, find"),
+            'tool find = function("python:a:b")',
+            r"rpeg.tool: `python:a:b` runs code of yours: allow it with RPEG_ALLOW_PYTHON=1",
         ),
         (
             SAMPLE,
             'model ac = actor_critic("tiny", shared_layers=1)',
             r"rpeg.model: the reference interpreter shares whole trunks",
         ),
-        (SAMPLE, 'model old = policy("run:a/b")', r"run:a/b.*name the folder"),
     ],
-    ids=["collect", "shared_layers", "run"],
+    ids=["environment", "python", "shared_layers"],
 )
 def test_what_it_does_not_run_is_refused_by_name(
     step: str, more: str, message: str, interpret: Interpret
