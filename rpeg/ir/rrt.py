@@ -347,6 +347,22 @@ class EveryOp(CheckedOp):
 
 
 @irdl_op_definition
+class RoundsOp(CheckedOp):
+    """Instructions of each round of a collect: `rrt.rounds %y_rounds { ... }`."""
+
+    name = "rrt.rounds"
+    collect = operand_def(ObjectType.of("Collect"))
+    body = region_def("single_block")
+    traits = traits_def(NoTerminator())
+    assembly_format = "$collect attr-dict-with-keyword $body"
+
+    @staticmethod
+    def of(collect: SSAValue) -> "RoundsOp":
+        """The rounds of a collect, with an empty body."""
+        return RoundsOp.create(operands=[collect], regions=[Region(Block())])
+
+
+@irdl_op_definition
 class ProgramOp(CheckedOp):
     """The program of one process group."""
 
@@ -401,4 +417,4 @@ class ProgramOp(CheckedOp):
             yield from order_violations(self, loops[0])
 
 
-Rrt = Dialect("rrt", [ProgramOp, LoopOp, EveryOp, CallOp, ConstantOp], [ObjectType])
+Rrt = Dialect("rrt", [ProgramOp, LoopOp, EveryOp, RoundsOp, CallOp, ConstantOp], [ObjectType])

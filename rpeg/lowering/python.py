@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 import rpeg
 from rpeg.ir.attributes import RecordAttr
 from rpeg.ir.instructions import RECORDS
-from rpeg.ir.rrt import CallOp, ConstantOp, EveryOp, LoopOp, ProgramOp
+from rpeg.ir.rrt import CallOp, ConstantOp, EveryOp, LoopOp, ProgramOp, RoundsOp
 from rpeg.ir.settings import python_value
 from rpeg.lowering.literals import literal, quoted
 from rpeg.lowering.naming import PythonNames
@@ -111,6 +111,9 @@ class Emitter:
             case EveryOp():
                 settings = f"steps={op.steps.value.data}, first={op.first.value.data}"
                 head = f"if {self.names[op.run]}.every({self.names[op.step]}, {settings}):"
+                return [INDENT * depth + head, *self.body(op.body.block, depth + 1)]
+            case RoundsOp():
+                head = f"for _ in {self.names[op.collect]}.rounds():"
                 return [INDENT * depth + head, *self.body(op.body.block, depth + 1)]
             case _:
                 return []  # constants are written where they are read

@@ -15,7 +15,7 @@ from rpeg.ir.attributes import SOURCE_HASH, RecordAttr, plain
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.declare import DeclareOp, ModelOp, PipelineOp
 from rpeg.ir.ops.movement import PublishOp, RanksOp
-from rpeg.ir.ops.regions import EveryOp
+from rpeg.ir.ops.regions import CollectOp, EveryOp
 from rpeg.ir.ops.sampling import GenerateOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.rrt import CallOp, LoopOp, ProgramOp
@@ -24,7 +24,15 @@ from rpeg.ir.stages import stages
 from rpeg.passes.base import Levels, PassRefused, Problem, RpegPass, erase, pipelines, step
 from rpeg.passes.declarations import Declarations
 from rpeg.passes.layouts import clause_problems, layout_of, settings_of, title_of
-from rpeg.passes.programs import Cannot, NotHere, Program, lower, publish, report
+from rpeg.passes.programs import (
+    Cannot,
+    NotHere,
+    Program,
+    collecting,
+    lower,
+    publish,
+    report,
+)
 from rpeg.passes.statistics import Meanings
 
 Lowered = TypeVar("Lowered", bound=Operation)
@@ -159,6 +167,8 @@ class ProgramGen:
         for op in self.step.walk():
             if isinstance(op, GenerateOp):
                 declarations.buffer(op)
+            elif isinstance(op, CollectOp):
+                collecting.declare(program, op)
         self._attempt(declarations.shared_tokens, self.step)
         program.call(self.pipeline, "restore", receiver=program.run)
         for model in program.engines:

@@ -4,6 +4,7 @@ Imports torch, but neither Megatron-Core nor transformers before a model is made
 """
 
 from rpeg.runtime.buffer import TrajectoryBuffer
+from rpeg.runtime.collect import Collect
 from rpeg.runtime.data import DemoData, PairData, PromptData
 from rpeg.runtime.engine.embedded import EmbeddedEngine
 from rpeg.runtime.engine.weights import LatestWeights
@@ -46,6 +47,7 @@ from rpeg.runtime.verifiers import Verifier
 __all__ = [
     "ON_POLICY",
     "AdamW",
+    "Collect",
     "DemoData",
     "EmbeddedEngine",
     "FrozenModel",

@@ -276,14 +276,16 @@ class Run:
         values = self.metrics.merge(shard=self.data_parallel[0])
         if "tokens" in values:
             values["tokens_per_s"] = values["tokens"] / seconds
-        mine = (self.clock.spans(), self._notes, self.data_parallel[0], self.ledger.take())
-        spans, notes, indices, updates = zip(*world.gather(mine), strict=True)
-        shares = list(dict(zip(indices, updates, strict=True)).values())
+        done = (self.ledger.take(), self.ledger.take_dropped())
+        mine = (self.clock.spans(), self._notes, self.data_parallel[0], done)
+        spans, notes, indices, ledgers = zip(*world.gather(mine), strict=True)
+        by_share = dict(zip(indices, ledgers, strict=True)).values()
+        shares, dropped = [u for u, _ in by_share], [d for _, lost in by_share for d in lost]
         self.step += 1
         if self._logbook is not None:
             for topics in notes:
                 self._logbook.note(topics)
-            self.ledger.write(self.step, self.record.attempt, shares)
+            self.ledger.write(self.step, self.record.attempt, shares, dropped)
             line = {"step": self.step, "seconds": seconds, **values}
             self._logbook.write(line, self._digests(shares), spans)
         if self._keep is not None:

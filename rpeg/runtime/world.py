@@ -8,7 +8,7 @@ Every function also works in a world of one that never initialised torch.distrib
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch.distributed as dist
@@ -44,6 +44,18 @@ def gather(value: T) -> list[T]:
     values: list[Any] = [None] * size()
     dist.all_gather_object(values, value)
     return values
+
+
+def exchange(parts: Sequence[T]) -> list[T]:
+    """Sends `parts[k]` to process k; returns what each process sent to this one, in rank order."""
+    if size() == 1:
+        return [parts[0]]
+    received: list[T] = []
+    for source in range(size()):
+        box: list[Any] = [None]
+        dist.scatter_object_list(box, list(parts) if source == rank() else None, src=source)
+        received.append(box[0])
+    return received
 
 
 def on_first(action: Callable[[], T]) -> T:

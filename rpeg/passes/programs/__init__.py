@@ -3,7 +3,7 @@
 A room registers its functions in the table of `handlers` when it is imported, which is here.
 """
 
-from rpeg.passes.programs import effects, functions, sampling, updates
+from rpeg.passes.programs import collecting, effects, functions, sampling, updates
 from rpeg.passes.programs.handlers import HANDLERS, lower
 from rpeg.passes.programs.program import Cannot, NotHere, Program
 
@@ -14,6 +14,7 @@ __all__ = [
     "Cannot",
     "NotHere",
     "Program",
+    "collecting",
     "functions",
     "lower",
     "publish",

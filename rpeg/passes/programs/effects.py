@@ -1,7 +1,7 @@
 """Measuring, writing and stopping, and when."""
 
 from xdsl.builder import Builder
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from rpeg.ir.base import RpegOp
@@ -87,14 +87,14 @@ def report(program: Program, step: Operation) -> None:
     as a greedy baseline, the rewards only.
     """
     batches = list(reported_rewards(step))
-    trained = [op for op, _ in batches if _is_trained(op)]
-    for op, found in batches:
+    trained = [y for y, _ in batches if _is_trained(y)]
+    for y, found in batches:
+        assert isinstance(y.owner, Operation), "an operation of the step makes a batch"
         fields = {v.name_hint or "reward": program.value(v) for v in found}
-        y = program.value(op.trajectories)
-        callee = "report" if op in trained or not trained else "measure"
-        program.call(op, callee, y, receiver=program.run, keywords=fields)
+        callee = "report" if y in trained or not trained else "measure"
+        program.call(y.owner, callee, program.value(y), receiver=program.run, keywords=fields)
 
 
-def _is_trained(op: GenerateOp) -> bool:
-    """Whether a loss is of its trajectories."""
-    return any(isinstance(use.operation, LossOp) for use in op.trajectories.uses)
+def _is_trained(y: SSAValue) -> bool:
+    """Whether a loss is of these trajectories."""
+    return any(isinstance(use.operation, LossOp) for use in y.uses)

@@ -37,6 +37,7 @@ class Program:
     """Trainers, frozen models, data, verifiers and states, by declared name."""
     registers: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
     engines: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
+    collects: dict[Operation, SSAValue] = field(default_factory=dict[Operation, SSAValue])
     buffers: dict[Operation, SSAValue] = field(default_factory=dict[Operation, SSAValue])
     values: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
 

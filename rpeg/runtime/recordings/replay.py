@@ -111,8 +111,11 @@ class Replay(Oracle):
         """Writes what the run computed, the last weights and what they say greedily with it."""
         for name, trainer in self._trainers.items():
             self._computed.weights[name] = {n: t.cpu() for n, t in trainer.named_tensors()}
+        last = self._recorded.steps[-1].trajectories
         for name, used in self._engines.items():
-            y = self._share(self._recorded.steps[-1].trajectories[name])
+            if name not in last:  # of a round that the last step did not need
+                continue
+            y = self._share(last[name])
             parts = dict(world.gather((self._run.data_parallel[0], used.greedy(y))))
             self._computed.greedy[name] = torch.cat([parts[share] for share in sorted(parts)])
         if world.rank() == 0:

@@ -5,7 +5,8 @@ A sample is known by (prompt ordinal, index in its group). In the history that s
 What a kill rolled back stays, marked with the attempt that rolled it back, and is done again.
 
 Fields: `step`, `attempt`, `model`, `epochs`, `minibatches`, `samples` (how many), `ids`, `dropped`
-(reason -> ids that took part without effect), and of lines that don't count `rolled_back`. Ids are
+(reason -> ids that took part without effect), and of lines that don't count `rolled_back`. Groups
+that a collect did not keep have a line before, with its name as `collect` and no model. Ids are
 runs `[first ordinal, last ordinal, n]` of prompts with the samples 0..n-1; a list stands for n
 where others than the first are there.
 """
@@ -46,6 +47,15 @@ class Consumed:
     """Which samples have a loss."""
 
 
+@dataclass(frozen=True)
+class Dropped:
+    """Samples of one process that a collect did not keep."""
+
+    collect: str
+    reason: str
+    ids: tuple[SampleId, ...]
+
+
 def consumed(
     model: str,
     batch: Batch,
@@ -83,22 +93,41 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._step: list[Consumed] = []
+        self._dropped: list[Dropped] = []
         self._committed: list[jsonl.Object] = []
 
     def note(self, entry: Consumed) -> None:
         """Adds an update to the step at work."""
         self._step.append(entry)
 
+    def note_dropped(self, collect: str, reason: str, y: Trajectories) -> None:
+        """Adds samples that a collect did not keep to the step at work."""
+        self._dropped.append(Dropped(collect, reason, tuple(sample_ids(y))))
+
+    def take_dropped(self) -> list[Dropped]:
+        """What this process's collects dropped in the step at work, which ends."""
+        taken, self._dropped = self._dropped, []
+        return taken
+
     def take(self) -> list[Consumed]:
         """This process's updates of the step at work, which ends."""
         taken, self._step = self._step, []
         return taken
 
-    def write(self, step: int, attempt: int, shares: Sequence[Sequence[Consumed]]) -> None:
-        """Adds the lines of a step: of each data-parallel share, its updates in order."""
+    def write(
+        self,
+        step: int,
+        attempt: int,
+        shares: Sequence[Sequence[Consumed]],
+        dropped: Sequence[Dropped] = (),
+    ) -> None:
+        """Adds the lines of a step: what its collects dropped, and of each data-parallel share its
+        updates in order.
+        """
         updates = [_line(parts) for parts in zip(*shares, strict=True)]
-        if updates:
-            jsonl.append(self.path, ({"step": step, "attempt": attempt, **u} for u in updates))
+        lines = [*_dropped_lines(dropped), *updates]
+        if lines:
+            jsonl.append(self.path, ({"step": step, "attempt": attempt, **u} for u in lines))
 
     def rewind(self, step: int, attempt: int) -> None:
         """Marks what was done past `step`; what the checkpoint says counts before it."""
@@ -154,6 +183,17 @@ def _line(parts: Sequence[Consumed]) -> Mapping[str, Any]:
         "ids": _runs(ids),
         "dropped": {NO_LOSS: _runs(idle)} if idle else {},
     }
+
+
+def _dropped_lines(dropped: Sequence[Dropped]) -> Iterator[Mapping[str, Any]]:
+    """One line for each collect that dropped something."""
+    for name in dict.fromkeys(d.collect for d in dropped):
+        by_reason: dict[str, list[SampleId]] = {}
+        for entry in dropped:
+            if entry.collect == name:
+                by_reason.setdefault(entry.reason, []).extend(entry.ids)
+        runs = {reason: _runs(ids) for reason, ids in sorted(by_reason.items())}
+        yield {"collect": name, "samples": sum(map(len, by_reason.values())), "dropped": runs}
 
 
 def _runs(ids: Iterable[SampleId]) -> Runs:

@@ -1,0 +1,68 @@
+"""docs/staleness.md: its lines are of the language, and what it says is refused is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rpeg.frontend import check, load
+from rpeg.ir.ops.losses import COVERS
+from rpeg.ir.staleness import WORDS
+
+PAGE = (Path(__file__).parents[2] / "docs" / "staleness.md").read_text(encoding="utf-8")
+SNIPPETS = dict(re.findall(r"<!-- check: (.+) -->\n```\n(.*?)```", PAGE, re.S))
+PROGRAM = """rpeg 0.1
+pipeline p {{
+  model actor = policy("tiny", optim=adamw(lr=1e-3))
+  data train = prompts("train.jsonl")
+  verifier correct = outcome("rule:exact_match")
+  step i < 10 {{
+    q = batch(train, size=4)
+    {generate}
+    r = score(correct, y)
+    adv = group_advantage(r, baseline=mean, scale=std)
+    {loss}
+    actor@i+1 = update(actor@i, pg, agg=token_mean)
+  }}
+}}
+"""
+GENERATE = SNIPPETS["overflow=resume needs old_spans"]
+LOSS = SNIPPETS["a loss that does not cover its window"]
+
+
+def errors(text: str) -> list[str]:
+    return [d.message for d in check(text, "page.rpeg") if d.severity == "error"]
+
+
+def test_the_lines_of_the_page_are_a_program() -> None:
+    assert errors(PROGRAM.format(generate=GENERATE, loss=LOSS)) == []
+
+
+def test_resume_needs_old_spans() -> None:
+    without = GENERATE.replace(", old_spans=mask", "")
+    found = errors(PROGRAM.format(generate=without, loss=LOSS))
+    assert len(found) == 1 and "write old_spans=mask" in found[0]
+
+
+def test_the_error_of_a_stale_loss_is_the_lines_to_write() -> None:
+    stale = "pg = ppo_clip(y, adv, lp, clip_low=0.2, clip_high=0.2)"
+    found = errors(PROGRAM.format(generate=GENERATE, loss=stale))
+    assert len(found) == 1
+    assert all(line in found[0] for line in LOSS.splitlines()[:2])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    re.findall(r"^\| (?:decoupled|truncated|IcePop|sequence mask).*?\| `(.*?)` \|", PAGE, re.M),
+)
+def test_settings_of_corrections_are_settings(settings: str) -> None:
+    loss = LOSS.replace("importance(prox, lp)", f"importance(prox, lp, {settings})")
+    assert load(PROGRAM.format(generate=GENERATE, loss=loss), "page.rpeg").module is not None
+
+
+def test_tables_say_what_the_verifier_says() -> None:
+    assert all(f"`{word}`" in PAGE for words in WORDS.values() for word in words)
+    covered = re.findall(r"^\| (?:none|a clip|weighted).*?\| (\d+) \|", PAGE, re.M)
+    assert sorted(map(int, covered)) == sorted(COVERS.values())
