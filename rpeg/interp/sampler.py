@@ -184,15 +184,24 @@ def collated(
         finished=torch.tensor([one.finished for one in completions]),
         ordinals=prompts.ordinals.repeat_interleave(n),
         samples=torch.arange(n).repeat(len(ids)),
-        texts=tuple(_text(weights.model.network, one.tokens, settings.stop) for one in completions),
+        texts=tuple(_text(weights.model.network, one, settings.stop) for one in completions),
         n=n,
         temperature=settings.temperature,
     )
     return y, logprobs
 
 
-def _text(network: Network, tokens: list[int], stop: tuple[str, ...]) -> str:
-    """The completion's text without end tokens, up to the first stop string."""
-    tokenizer = network.tokenizer
-    text = tokenizer.decode([token for token in tokens if token not in tokenizer.eos_ids])
-    return text[: min([at for s in stop if (at := text.find(s)) >= 0], default=len(text))]
+def _text(network: Network, said: Completion, stop: tuple[str, ...]) -> str:
+    """The completion's text without end tokens, its last turn up to the first stop string."""
+    tokenizer, turn = network.tokenizer, 1 + max(_tools(said), default=-1)
+    parts = (
+        tokenizer.decode([token for token in part if token not in tokenizer.eos_ids])
+        for part in (said.tokens[:turn], said.tokens[turn:])
+    )
+    before, last = parts
+    return before + last[: min([at for s in stop if (at := last.find(s)) >= 0], default=len(last))]
+
+
+def _tools(said: Completion) -> list[int]:
+    """Positions of what tools wrote."""
+    return [position for position, written in enumerate(said.mask) if not written]

@@ -17,6 +17,7 @@ from rpeg.runtime.recordings.recording import Recording
 from rpeg.runtime.state.ledger import committed, expand
 from tests.unit.interp.small import write_world
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 STEPS = 3
 PIPELINE = f"""rpeg 0.1

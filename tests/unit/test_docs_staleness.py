@@ -12,7 +12,7 @@ from rpeg.ir.ops.losses import COVERS
 from rpeg.ir.staleness import WORDS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "staleness.md").read_text(encoding="utf-8")
-SNIPPETS = dict(re.findall(r"<!-- check: (.+) -->\n```\n(.*?)```", PAGE, re.S))
+SNIPPETS = dict(re.findall(r"<!-- check: ([^\n]+) -->\n```\n(.*?)```", PAGE, re.S))
 PROGRAM = """rpeg 0.1
 pipeline p {{
   model actor = policy("tiny", optim=adamw(lr=1e-3))

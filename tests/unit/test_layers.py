@@ -31,10 +31,12 @@ SHARED_WITH_INTERP = (
     "data",
     "engine.philox",
     "losses",
+    "models.export.newest_export",
     "models.model_source",
     "models.tokenizer",
     "recordings.oracle",
     "recordings.recording",
+    "selection",
     "trajectories",
     "verifiers",
 )

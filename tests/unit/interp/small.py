@@ -40,7 +40,7 @@ SIZES = {
 """By setting: the number that stands in place of a greater one."""
 CALL = "<call>calc(1+1)</call>"
 VOCABULARY = [
-    "<pad>", "<eos>", *"0123456789+-*/=(),#: ", CALL, "<result>", "</result>", "</call>",
+    "<pad>", "<eos>", *"0123456789+-*/=(),#: ", CALL, "<result>", "</result>", "</call>", *"<>cal",
 ]  # fmt: skip
 
 
