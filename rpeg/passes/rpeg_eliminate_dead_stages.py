@@ -11,6 +11,7 @@ from xdsl.traits import IsTerminator, is_side_effect_free
 
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.declare import DeclareOp, PipelineOp
+from rpeg.ir.ops.regions import CollectOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.reported import reported_rewards
 from rpeg.ir.stages import stage_name, stages
