@@ -86,7 +86,7 @@ class Scale:
     def declared(self, symbol: ast.Symbol) -> ast.Call:
         """A declaration's call."""
         call = self._call(symbol.call)
-        args = tuple(replace(a, value=self._source(symbol, a.value)) for a in call.args)
+        args = tuple(replace(a, value=self._source(symbol, a)) for a in call.args)
         return replace(call, args=args)
 
     def statement(self, statement: ast.Statement) -> ast.Statement:
@@ -137,9 +137,12 @@ class Scale:
             return replace(index, offset=self._params[offset.text.removeprefix("$")])
         return index
 
-    def _source(self, symbol: ast.Symbol, value: ast.Value) -> ast.Value:
-        """A source of the test's folder in place of a distant one."""
-        if not isinstance(value, ast.Literal) or value.kind != "str":
+    def _source(self, symbol: ast.Symbol, arg: ast.Arg) -> ast.Value:
+        """A source of the test's folder in place of a distant one, a template of known tokens."""
+        value = arg.value
+        if arg.name == "template":
+            return ast.Literal("str", '"{prompt}{response}"')
+        if arg.name is not None or not isinstance(value, ast.Literal) or value.kind != "str":
             return value
         text = value.text.strip('"')
         near = {
