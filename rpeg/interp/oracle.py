@@ -113,12 +113,13 @@ class TeacherForced(Replay):
 
     @torch.no_grad()
     def generate(
-        self, place: Place, weights: Weights, prompts: Prompts, settings: SamplingSettings
+        self, place: Place, writer: Writer, prompts: Prompts, settings: SamplingSettings
     ) -> tuple[Trajectories, Tensor]:
         """The recorded trajectories; recorded log-probs where sampling cut the distribution."""
-        y, sampled = super().generate(place, weights, prompts, settings)
+        y, sampled = super().generate(place, writer, prompts, settings)
         if settings.top_p < 1.0:
             return y, sampled
+        weights = writer.weights
         rows = Rectangle.of(y, weights.model.network.tokenizer)
         return y, weights.model.outputs(weights.tensors, rows).logprob
 
