@@ -10,7 +10,6 @@ from torch import Tensor
 
 from rpeg.interp.errors import InterpreterError
 from rpeg.interp.judge import Scorer
-from rpeg.interp.rectangle import Rectangle
 from rpeg.interp.sampler import SamplingSettings
 from rpeg.interp.values import Place
 from rpeg.interp.writer import Writer
@@ -119,9 +118,7 @@ class TeacherForced(Replay):
         y, sampled = super().generate(place, writer, prompts, settings)
         if settings.top_p < 1.0:
             return y, sampled
-        weights = writer.weights
-        rows = Rectangle.of(y, weights.model.network.tokenizer)
-        return y, weights.model.outputs(weights.tensors, rows).logprob
+        return y, writer.logprobs(y)
 
 
 def _missing(place: Place, what: str, there: Mapping[str, object]) -> InterpreterError:

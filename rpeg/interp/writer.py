@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from rpeg.interp.rectangle import Rectangle
 from rpeg.interp.sampler import Completion, Rows, SamplingSettings, collated, sample
 from rpeg.interp.tools import Tool, answer
 from rpeg.interp.values import Weights
@@ -51,6 +52,18 @@ class Writer:
             for k, s in places
         ]
         return collated(self.weights, prompts, ids, found, settings)
+
+    def logprobs(self, y: Trajectories) -> Tensor:
+        """[samples, max_tokens] how probable the tokens of y are to who writes them."""
+        rows = Rectangle.of(y, self.weights.model.network.tokenizer)
+        if self.versions is None:
+            return self.weights.model.outputs(self.weights.tensors, rows).logprob
+        found = torch.zeros(y.tokens.shape)
+        for version in self.versions.unique().tolist():
+            held = self.held[version]
+            said = held.model.outputs(held.tensors, rows).logprob
+            found = torch.where(self.versions == version, said, found)
+        return found
 
     def by(self, sample: int, position: int) -> tuple[Weights, int]:
         """(weights, their version) that write a token."""
