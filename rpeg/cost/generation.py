@@ -21,6 +21,15 @@ from rpeg.cost.collectives import ALL_REDUCE, Group, collective
 from rpeg.cost.hardware import Machine
 from rpeg.cost.kernels import BF16_BYTES, WIDTHS
 
+KERNELS_A_LAYER, KERNELS_A_MIXTURE = 8.0, 24.0
+"""Kernels of a decode step in each layer, and more of them where experts are chosen."""
+
+STREAMED_BYTES = 40.0
+"""Bytes moved for a token, layer and element of the hidden state, outside matmuls."""
+
+ENGINE_BYTES = 1.5e9
+"""Of a GPU: context, graphs, activations of a step."""
+
 
 @dataclass(frozen=True)
 class Engine:
@@ -123,16 +132,6 @@ class Serving:
         group = Group.of(self.machine, self.tp)
         one = collective(self.machine, ALL_REDUCE, size, group)
         return 2.0 * self.shape.layers * one
-
-
-KERNELS_A_LAYER, KERNELS_A_MIXTURE = 8.0, 24.0
-"""Kernels of a decode step in each layer, and more of them where experts are chosen."""
-
-STREAMED_BYTES = 40.0
-"""Bytes moved for a token, layer and element of the hidden state, outside matmuls."""
-
-ENGINE_BYTES = 1.5e9
-"""Of a GPU: context, graphs, activations of a step."""
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,21 @@ ATTENTION_BACKWARD = 2.5
 MAIN_GRADIENT_BYTES = 8.0
 """A micro-batch adds to fp32 gradients: reads and writes four bytes a weight."""
 
+PLAIN_HOST_S, MIXTURE_HOST_S = 0.8e-3, 6.0e-3
+"""Host time of one layer's launches, forward and backward, without CUDA graphs."""
+
+SCORE_BYTES = 4.5
+"""Moved for a score where attention isn't fused: written, scaled and masked, softmax, read."""
+
+LOSS_BYTES = 12.0
+"""Bytes moved for a logit in the forward pass: fp32 copy, maximum, exponentials, sum."""
+
+ROUTING_BYTES = 8.0
+"""Moved for each element sent: permuted, sorted by expert, and both back, read and written."""
+
+ROUTING_KERNELS = 16
+"""Small kernels of a router and a dispatcher: scores, top-k, histogram, permutation, padding."""
+
 ZERO = np.zeros(())
 
 
@@ -209,22 +224,6 @@ class Pricing:
         """Memory-bound kernels, twice as much in the backward pass."""
         forward = streamed(self.machine, moved, kernels)
         return Work(forward=forward, data_gradient=2.0 * forward)
-
-
-PLAIN_HOST_S, MIXTURE_HOST_S = 0.8e-3, 6.0e-3
-"""Host time of one layer's launches, forward and backward, without CUDA graphs."""
-
-SCORE_BYTES = 4.5
-"""Moved for a score where attention isn't fused: written, scaled and masked, softmax, read."""
-
-LOSS_BYTES = 12.0
-"""Bytes moved for a logit in the forward pass: fp32 copy, maximum, exponentials, sum."""
-
-ROUTING_BYTES = 8.0
-"""Moved for each element sent: permuted, sorted by expert, and both back, read and written."""
-
-ROUTING_KERNELS = 16
-"""Small kernels of a router and a dispatcher: scores, top-k, histogram, permutation, padding."""
 
 
 def _grouped(one: Work, local: Array, machine: Machine) -> Work:

@@ -75,19 +75,24 @@ def job(row: Row) -> Job:
 def quantity(row: Row, name: str, unit: str, seconds: float) -> float:
     """What a record calls `name`, in its unit, from the seconds of its job. Raises Unknown."""
     case = job(row)
-    tokens = float(case.requests.number * case.requests.mean) * case.replicas
-    response = float(case.requests.mean)
-    forms = {
-        "output_tokens_per_s": tokens / seconds,
-        "output_tokens_per_s_per_gpu": tokens / seconds / case.gpus,
-        "throughput_tok_per_sec": tokens / seconds,
-        "request_throughput": float(case.requests.number) * case.replicas / seconds,
+    number = float(case.requests.number) * case.replicas
+    response, prompt = float(case.requests.mean), float(case.requests.prompt)
+    rates = {
+        "output_tokens_per_s": number * response / seconds,
+        "tokens_per_s": number * response / seconds,
+        "total_tokens_per_s": number * (response + prompt) / seconds,
+        "request_throughput": number / seconds,
     }
-    times = ("first_token_latency", "end_to_end_latency", "avg_latency_ms", "p50_latency_ms")
-    if name in times:
-        return seconds * (1000.0 if unit == "ms" else 1.0)
-    if name == "tpot_ms_per_tok":
-        return seconds / response * 1000.0
-    if name not in forms:
+    times = {
+        "end_to_end_latency": seconds,
+        "avg_latency_ms": seconds,
+        "p50_latency_ms": seconds,
+        "first_token_latency": seconds if response == 1 else None,
+        "time_per_output_token": seconds / response,
+    }
+    if (value := times.get(name)) is not None:
+        return value * 1000.0 if unit.startswith("ms") else value
+    total = name.removesuffix("_per_gpu")
+    if total not in rates:
         raise Unknown(f"{name} isn't a rate or time of generation")
-    return forms[name]
+    return rates[total] / (case.gpus if name != total else 1.0)

@@ -14,6 +14,7 @@ from rpeg.cost.generation import Engine
 from rpeg.cost.training import Software
 from rpeg.cost.validation import collective, facts, generate, hardware, memory, rl_step, train
 from rpeg.cost.validation.eras import CANDIDATES, Eras, Timed, applied, chosen
+from rpeg.cost.validation.names import common
 from rpeg.cost.validation.rows import Row, Unknown
 
 FIELDS = {
@@ -32,8 +33,9 @@ MAIN = {
         *("days_300B_tokens", "model_tflops_per_gpu", "hw_tflops_per_gpu", "mfu"),
     ),
     "generate": (
-        *("output_tokens_per_s", "output_tokens_per_s_per_gpu", "throughput_tok_per_sec"),
-        *("first_token_latency", "end_to_end_latency", "request_throughput"),
+        *("output_tokens_per_s", "output_tokens_per_s_per_gpu", "total_tokens_per_s"),
+        *("tokens_per_s", "tokens_per_s_per_gpu", "request_throughput", "end_to_end_latency"),
+        *("first_token_latency", "time_per_output_token"),
     ),
     "rl_step": ("step_time",),
 }
@@ -87,12 +89,17 @@ def _outcome(
     row: Row, name: str, unit: str, value: float, eras: Eras, timed: Timed | None
 ) -> Outcome:
     try:
-        predicted = _predict(row, name, unit, eras, timed)
+        predicted = _predict(row, _named(row, name, unit), unit, eras, timed)
     except Unknown as why:
         return Outcome(row, name, unit, value, None, str(why))
     if not (math.isfinite(predicted) and predicted > 0):
         return Outcome(row, name, unit, value, None, "fields that contradict each other")
     return Outcome(row, name, unit, value, predicted)
+
+
+def _named(row: Row, name: str, unit: str) -> str:
+    """The common name of a quantity; a collective's own are few and clear."""
+    return name if row.kind in ("collective", "hardware") else common(name, unit)
 
 
 def _predict(row: Row, name: str, unit: str, eras: Eras, timed: Timed | None) -> float:
@@ -163,11 +170,15 @@ def timing(row: Row) -> Timed:
     if row.kind not in MAIN:
         raise Unknown(f"no time of {row.kind}")
     measured = row.table("measured")
-    told = [name for name, entry in measured.items() if isinstance(entry, dict)]
+    told = {
+        _named(row, name, str(entry.get("unit", ""))): name
+        for name, entry in measured.items()
+        if isinstance(entry, dict)
+    }
     name = next((name for name in MAIN[row.kind] if name in told), None)
     if name is None:
         raise Unknown(f"{', '.join(measured)}: not a time of a whole {row.kind}")
-    entry = measured[name]
+    entry = measured[told[name]]
     unit, value = str(entry.get("unit", "")), entry.get("value")
     if not isinstance(value, (int, float)) or value <= 0:
         raise Unknown(f"no value of {name}")

@@ -9,6 +9,7 @@ import pytest
 
 from rpeg.cost.validation.eras import CANDIDATES, COMMON, DEFAULTS, Era, Timed, as_toml, chosen, fit
 from rpeg.cost.validation.facts import machine
+from rpeg.cost.validation.names import common
 from rpeg.cost.validation.predictions import outcomes, timing, timings
 from rpeg.cost.validation.rows import Row, RowError, Unknown, publisher, read_rows
 from rpeg.cost.validation.scores import score
@@ -90,6 +91,21 @@ def test_eras_fall_back() -> None:
 
 def test_constants_are_written(tmp_path: Path) -> None:
     assert '["train"."nemo bf16"]' in as_toml(fit([timed(2.0) for _ in range(3)]))
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "ours"),
+    [
+        ("step_time", "s", "step_time"),
+        ("iteration_time_s", "s", "step_time"),
+        ("tokens_per_second", "tokens/s/GPU", "tokens_per_s_per_gpu"),
+        ("tokens_per_s", "tokens/s (all GPUs)", "tokens_per_s"),
+        ("throughput_tok_per_sec", "tokens/s", "output_tokens_per_s"),
+        ("days_300B_tokens", "days", "days_300B_tokens"),
+    ],
+)
+def test_names_of_one_quantity(name: str, unit: str, ours: str) -> None:
+    assert common(name, unit) == ours
 
 
 def test_ranks_and_errors() -> None:
