@@ -103,6 +103,7 @@ class Execution:
                 return self._push(task, task.op, frame)
             case PopOp() as op:
                 queue = self._queue(op)
+                frame.record.metrics[f"{queue.kind.title}/dropped"] = queue.dropped
                 held = [*queue.pop(op.int_of("groups")), queue]
                 frame.bind(dict(zip(op.results, held, strict=True)))
             case StaleOp() as op:

@@ -17,12 +17,15 @@ from torch import Tensor
 from rpeg.interp import InterpreterError
 from rpeg.interp.handlers.updates import Training
 from rpeg.interp.l1 import InOrder, Shuffled, rows, shards
+from rpeg.interp.l1.buffers import Group, Queue
 from rpeg.interp.l1.frame import PlacedFrame
 from rpeg.interp.l1.handlers import HANDLERS, arrive
 from rpeg.interp.l1.shards import Home, Shards
 from rpeg.interp.network import Tensors
 from rpeg.interp.values import Weights
+from rpeg.ir.buffer_type import BufferType
 from rpeg.ir.ops.movement import PublishOp
+from rpeg.ir.ops.step import StepOp
 from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass
 from rpeg.runtime.losses import Totals
 from rpeg.sharding.boxes import Box, NotHeldError, Sharding, Transfer, transfers
@@ -69,6 +72,17 @@ def test_a_full_buffer_holds_an_engine_back(capacity: int, lead: int, placed: Pl
     module = module_of("buffered", ("capacity = 4", f"capacity = {capacity}"))
     assert placed.differences(L0["buffered"], module, timing) == []
     assert timing.lead("rpeg.push", "rpeg.pop") == lead
+
+
+def test_groups_that_wait_too_long_are_dropped() -> None:
+    step = next(op for op in module_of("buffered").walk() if isinstance(op, StepOp))
+    kind = step.states[-1].type
+    assert isinstance(kind, BufferType)
+    queue = Queue(kind)
+    queue.push(Group(step=0, values=()))
+    assert queue.has(1, step=1)  # the buffer's age
+    assert not queue.has(1, step=2)
+    assert queue.dropped == 1
 
 
 def test_a_buffer_that_nobody_empties_is_a_deadlock(placed: Placed) -> None:
