@@ -186,5 +186,32 @@ def _point_to_point(machine: Machine, data: Array, group: Group) -> Array:
     return np.asarray(PROTOCOLS[0].base_s + latency + data / rate)
 
 
+MESSAGE_S, DEVICE_MESSAGE_S = 1.05 * MICRO, 6.5 * MICRO
+"""What a rank takes to start a message: through a card, and by a copy between two GPUs."""
+
+PROXY_S = 22 * MICRO
+"""What a put to another node takes where the GPU asks its host's proxy for it (NVSHMEM)."""
+
+
+def stream(machine: Machine, size: ArrayLike, through_card: bool) -> Array:
+    """Seconds a message of many that follow one another, as MPI's bandwidth tests send them.
+
+    Starting and sending overlap but for a tenth of the shorter one. A pair of GPUs without a switch
+    has the links between the two of them.
+    """
+    data = np.asarray(size, dtype=np.float64)
+    pair = machine.link.reached / np.where(machine.link.gpus <= 4, machine.link.gpus - 1.0, 1.0)
+    rate = machine.nic.reached if through_card else pair
+    start = np.full_like(data, MESSAGE_S if through_card else DEVICE_MESSAGE_S)
+    return larger(start, data / rate) + 0.1 * smaller(start, data / rate)
+
+
+def proxied_all_to_all(machine: Machine, size: ArrayLike, group: Group) -> Array:
+    """Seconds of an all-to-all whose puts to other nodes pass the hosts' proxies in turn."""
+    data = np.asarray(size, dtype=np.float64)
+    remote = group.ranks - group.inside
+    return PROXY_S * remote + data * remote / group.ranks / machine.nic.reached
+
+
 def _best(times: Iterable[Array]) -> Array:
     return reduce(smaller, times)

@@ -17,6 +17,8 @@ from rpeg.cost.collectives import (
     Group,
     bus_factor,
     collective,
+    proxied_all_to_all,
+    stream,
 )
 from rpeg.cost.hardware import Machine
 from rpeg.cost.validation.facts import machine
@@ -34,10 +36,12 @@ OPERATIONS = (
     ("all_to_all", ALL_TO_ALL),
     ("broadcast", BROADCAST),
     ("sendrecv", POINT_TO_POINT),
+    ("point-to-point", POINT_TO_POINT),
 )
 """What a record calls an operation, and ours."""
 
-NOT_NCCL = ("host memory", "nvshmem", "osu", "openmpi", "mpich", "npkit", "deepep", "perftest")
+OTHER_LIBRARIES = ("host memory", "npkit", "deepep", "ib_write", "nvbandwidth", "disabled")
+"""Words of records that tell of something else, or of a network that wasn't in use."""
 
 LARGE = 8.0 * 2**30
 """Message of a record that gives only the plateau of a bandwidth."""
@@ -45,9 +49,25 @@ LARGE = 8.0 * 2**30
 
 def seconds(row: Row) -> float:
     """Of the operation. Raises Unknown."""
-    hardware, operation = _machine(row), _operation(row)
-    ranks = row.needed("hardware", "count")
-    return float(collective(hardware, operation, _size(row), Group.of(hardware, ranks)))
+    hardware, text = _machine(row), _words(row)
+    if other := next((word for word in OTHER_LIBRARIES if word in text), None):
+        raise Unknown(f"not a collective of NCCL, MPI or NVSHMEM: {other}")
+    if "point-to-point" in text:
+        return float(stream(hardware, _size(row), _through_card(row, text)))
+    group = Group.of(hardware, row.needed("hardware", "count"))
+    if "nvshmem" in text:
+        return float(proxied_all_to_all(hardware, _size(row), group))
+    return float(collective(hardware, _operation(row), _size(row), group))
+
+
+def _words(row: Row) -> str:
+    return " ".join(row.text(name) for name in ("operation", "library", "notes"))
+
+
+def _through_card(row: Row, text: str) -> bool:
+    """Whether messages leave a GPU through its card: between nodes, or where the source says so."""
+    nodes = row.number("hardware", "nodes") or (1.0 if "1 node(s)" in text else 2.0)
+    return nodes > 1 or "over the nic" in text
 
 
 def quantity(row: Row, name: str, unit: str) -> float:
@@ -58,6 +78,7 @@ def quantity(row: Row, name: str, unit: str) -> float:
     time, size = seconds(row), _size(row)
     rate = size / time / 1e9
     forms = {
+        "bandwidth": rate,
         "time": time * 1e6,
         "latency": time * 1e6,
         "algbw": rate,
@@ -73,16 +94,14 @@ def quantity(row: Row, name: str, unit: str) -> float:
 def _machine(row: Row) -> Machine:
     """The record's machine; a ring that the source asked for leaves the switch alone."""
     known = machine(row)
-    asked = f"{row.text('notes')} {row.text('library')}"
+    asked = _words(row)
     if "ring" in asked or "tree" in asked:
         return replace(known, link=replace(known.link, reduces_in_switch=False))
     return known
 
 
 def _operation(row: Row) -> str:
-    text = f"{row.text('operation')} {row.text('library')}"
-    if other := next((word for word in NOT_NCCL if word in text), None):
-        raise Unknown(f"not NCCL: {other}")
+    text = row.text("operation")
     found = next((ours for theirs, ours in OPERATIONS if theirs in text), None)
     if found is None:
         raise Unknown(f"operation {row.text('operation')}")

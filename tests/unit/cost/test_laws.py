@@ -17,8 +17,10 @@ from rpeg.cost.collectives import (
     Group,
     bus_factor,
     collective,
+    stream,
 )
 from rpeg.cost.generation import Engine, Requests, Serving, generation_time
+from rpeg.cost.hardware import load_machine
 from rpeg.cost.kernels import matmul, streamed
 from rpeg.cost.memory import training_memory
 from rpeg.cost.plans import Plans
@@ -128,3 +130,13 @@ def test_splitting_work_keeps_flops() -> None:
     one = step_time(DENSE, H100, plans(dp=8)).compute
     two = step_time(DENSE, H100, plans(dp=16)).compute
     assert two == pytest.approx(one / 2, rel=1e-9)
+
+
+def test_streams_of_messages_reach_the_card() -> None:
+    """Small ones cost their start, large ones the card's rate; through a link, the pair's."""
+    alps = load_machine("alps")
+    small, large = (float(stream(alps, size, through_card=True)) for size in (8.0, 1e9))
+    assert small == pytest.approx(1.05e-6, rel=1e-2)
+    assert 1e9 / large == pytest.approx(alps.nic.reached, rel=1e-2)
+    near = float(stream(alps, 1e9, through_card=False))
+    assert 1e9 / near == pytest.approx(alps.link.reached / 3, rel=1e-2)
