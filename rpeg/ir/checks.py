@@ -10,7 +10,7 @@ from xdsl.ir import Attribute
 from rpeg.ir import violations
 from rpeg.ir.attributes import RecordAttr
 from rpeg.ir.records import RECORDS
-from rpeg.ir.settings import Kind, ListOf, Setting, python_value
+from rpeg.ir.settings import FLOAT, INT, Kind, ListOf, Setting, python_value
 from rpeg.ir.signature import Signature
 from rpeg.ir.violations import Violation, hint
 
@@ -41,6 +41,8 @@ def unknown_setting(owner: str, name: str, table: Mapping[str, Setting]) -> str:
 def missing_setting(owner: str, setting: Setting) -> str:
     """The message for a setting that every use gives."""
     example = setting.kind.words[0] if setting.kind.words else setting.kind.example
+    if setting.kind in (INT, FLOAT) and float(example) < (setting.least or 0):
+        example = str(setting.least)
     return f"{owner} needs the setting `{setting.name}`: write {setting.name}={example}"
 
 

@@ -1,0 +1,134 @@
+"""Random programs without errors: the examples and the mended files of the rules, edited at random.
+
+An edit that breaks a rule is taken back, so what is left is well typed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from rpeg.frontend import ast, load
+from rpeg.frontend.render import render
+from rpeg.ir.diagnostics import has_errors
+from tests.unit.tools.fuzzing.corpus import seeds
+from tests.unit.tools.fuzzing.trees import Unchanged, nodes, pick, put
+
+NAMES = ("a", "_", "Ab_9", "modelled", "on_", "a_name_so_long_that_lines_with_it_break_early")
+
+
+def program(number: int, draw: random.Random) -> str:
+    """A text without errors; numbers go round the files that it may come from."""
+    held = seeds("rpeg")[number % len(seeds("rpeg"))].content
+    assert isinstance(held, ast.File)
+    for _ in range(draw.randint(1, 4)):
+        held = _edited(held, draw)
+    return render(held)
+
+
+def _edited(file: ast.File, draw: random.Random) -> ast.File:
+    """The file after one edit, or as it was if that broke it."""
+    try:
+        made = draw.choice(EDITS)(file, draw)
+    except Unchanged:
+        return file
+    found = load(render(made), "f")
+    return file if found.module is None or has_errors(found.diagnostics) else made
+
+
+def words(text: str) -> Iterator[str]:
+    """The names of the calls of a text: operations, declarations, records, clauses."""
+    from tests.unit.tools.fuzzing.trees import tree
+
+    yield from (node.name for _, node in nodes(tree(text)) if isinstance(node, ast.Call))
+
+
+def _renamed(file: ast.File, draw: random.Random) -> ast.File:
+    """One name everywhere."""
+    _, node = pick(file, draw, ast.Ref)
+    old, new = node.name, f"{draw.choice(NAMES)}{draw.randint(0, 99)}"
+    fields = {"name": (ast.Ref, ast.Symbol, ast.Expect), "stage": (ast.Place,)}
+    for field, kinds in fields.items():
+        for path, each in nodes(file):
+            if isinstance(each, kinds) and getattr(each, field) == old:
+                file = put(file, path, lambda n, field=field: replace(n, **{field: new}))
+    return file
+
+
+def _number(file: ast.File, draw: random.Random) -> ast.File:
+    path, node = pick(file, draw, ast.Literal)
+    match node.kind:
+        case "int":
+            factor = draw.choice((0, 1, 2, 4, 100))
+            text = str(int(node.text.replace("_", "")) * factor + draw.choice((0, 0, 1)))
+        case "float":
+            text = repr(float(node.text) * draw.uniform(0.0, 2.0))
+            if "." not in text and "e" not in text:
+                raise Unchanged
+        case "str":
+            text = node.text[:-1] + draw.choice(("é", "x", "\\n", '\\"', " ")) + '"'
+        case _:
+            raise Unchanged
+    return put(file, path, lambda _: ast.Literal(node.kind, text))
+
+
+def _less(file: ast.File, draw: random.Random) -> ast.File:
+    """A setting left at its default."""
+    path, node = pick(file, draw, ast.Call)
+    if not node.settings:
+        raise Unchanged
+    gone = draw.choice(node.settings)
+    kept = tuple(arg for arg in node.args if arg is not gone)
+    return put(file, path, lambda n: replace(n, args=kept))
+
+
+def _borrowed(file: ast.File, draw: random.Random) -> ast.File:
+    """A setting that a call of this name has elsewhere."""
+    path, node = pick(file, draw, ast.Call)
+    others = [
+        arg
+        for seed in seeds("rpeg")
+        if isinstance(seed.content, ast.File)
+        for _, call in nodes(seed.content)
+        if isinstance(call, ast.Call) and call.name == node.name
+        for arg in call.settings
+    ]
+    if not others:
+        raise Unchanged
+    new = draw.choice(others)
+    kept = tuple(arg for arg in node.args if arg.name != new.name)
+    return put(file, path, lambda n: replace(n, args=(*kept, new)))
+
+
+def _order(file: ast.File, draw: random.Random) -> ast.File:
+    """Settings, declarations or statements in another order."""
+    path, node = pick(file, draw, ast.Call, ast.Pipeline, ast.Step, ast.Plan)
+    if isinstance(node, ast.Call):
+        settings = list(node.settings)
+        draw.shuffle(settings)
+        args = tuple(arg for arg in node.args if arg.name is None)
+        return put(file, path, lambda n: replace(n, args=(*args, *settings)))
+    name = {ast.Pipeline: "declarations", ast.Step: "body", ast.Plan: "places"}[type(node)]
+    items = list(getattr(node, name))
+    if len(items) < 2:
+        raise Unchanged
+    at = draw.randrange(len(items) - 1)
+    items[at], items[at + 1] = items[at + 1], items[at]
+    return put(file, path, lambda n: replace(n, **{name: tuple(items)}))
+
+
+def _dropped(file: ast.File, draw: random.Random) -> ast.File:
+    """A plan, an expectation or a statement less."""
+    path, node = pick(file, draw, ast.Pipeline, ast.Step, ast.Plan)
+    name = {ast.Pipeline: "expects", ast.Step: "body", ast.Plan: "places"}[type(node)]
+    items = list(getattr(node, name))
+    if len(items) < 2:
+        raise Unchanged
+    del items[draw.randrange(len(items))]
+    return put(file, path, lambda n: replace(n, **{name: tuple(items)}))
+
+
+EDITS: tuple[Callable[[ast.File, random.Random], ast.File], ...] = (
+    *(_renamed, _number, _number, _number, _less, _borrowed, _borrowed, _order, _dropped),
+)
