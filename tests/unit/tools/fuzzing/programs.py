@@ -13,9 +13,7 @@ from rpeg.frontend import ast, load
 from rpeg.frontend.render import render
 from rpeg.ir.diagnostics import has_errors
 from tests.unit.tools.fuzzing.corpus import seeds
-from tests.unit.tools.fuzzing.trees import Unchanged, nodes, pick, put
-
-NAMES = ("a", "_", "Ab_9", "modelled", "on_", "a_name_so_long_that_lines_with_it_break_early")
+from tests.unit.tools.fuzzing.trees import Unchanged, nodes, pick, put, renamed
 
 
 def program(number: int, draw: random.Random) -> str:
@@ -42,18 +40,6 @@ def words(text: str) -> Iterator[str]:
     from tests.unit.tools.fuzzing.trees import tree
 
     yield from (node.name for _, node in nodes(tree(text)) if isinstance(node, ast.Call))
-
-
-def _renamed(file: ast.File, draw: random.Random) -> ast.File:
-    """One name everywhere."""
-    _, node = pick(file, draw, ast.Ref)
-    old, new = node.name, f"{draw.choice(NAMES)}{draw.randint(0, 99)}"
-    fields = {"name": (ast.Ref, ast.Symbol, ast.Expect), "stage": (ast.Place,)}
-    for field, kinds in fields.items():
-        for path, each in nodes(file):
-            if isinstance(each, kinds) and getattr(each, field) == old:
-                file = put(file, path, lambda n, field=field: replace(n, **{field: new}))
-    return file
 
 
 def _number(file: ast.File, draw: random.Random) -> ast.File:
@@ -130,5 +116,5 @@ def _dropped(file: ast.File, draw: random.Random) -> ast.File:
 
 
 EDITS: tuple[Callable[[ast.File, random.Random], ast.File], ...] = (
-    *(_renamed, _number, _number, _number, _less, _borrowed, _borrowed, _order, _dropped),
+    *(renamed, _number, _number, _number, _less, _borrowed, _borrowed, _order, _dropped),
 )

@@ -27,6 +27,8 @@ QUICK = 60
 MUTANTS = int(os.environ.get("RPEG_FUZZ_MUTANTS", "20000"))
 SEED = int(os.environ.get("RPEG_FUZZ_SEED", random.SystemRandom().randrange(10**9)))
 WORKERS = 2
+GENTLE = 0.5
+"""The share of the mutants of mistaken trees whose mistake likely stays."""
 CHARACTERS = 0.25
 """The share of mutants that are edits of characters."""
 PARSED = 0.3
@@ -46,7 +48,7 @@ def mutant(form: str, number: int, draw: random.Random) -> str:
     if draw.random() < CHARACTERS:
         return characters.mutant(seed.text, draw.randrange(2**63))
     if isinstance(seed.content, ast.File):
-        return trees.mutant(seed.content, draw)
+        return trees.mutant(seed.content, draw, gently=number % 2 == 1 and draw.random() < GENTLE)
     return modules.mutant(seed.content, draw)
 
 

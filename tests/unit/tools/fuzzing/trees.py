@@ -14,6 +14,7 @@ from rpeg.frontend.render import render
 Path = tuple[tuple[str, int | None], ...]
 """The way from the file to a node: field names, with the number inside of a tuple."""
 
+NAMES = ("a", "_", "Ab_9", "modelled", "on_", "a_name_so_long_that_lines_with_it_break_early")
 NUMBERS = ("0", "1", "-1", "2", "3", "7", "1_000_000")
 FLOATS = ("0.0", "1.0", "-0.5", "1e-6", "1e9", "0.3")
 LITERALS = [
@@ -37,8 +38,10 @@ def tree(text: str) -> ast.File:
     return found
 
 
-def mutant(file: ast.File, draw: random.Random) -> str:
-    """The text of a tree after one to three random edits."""
+def mutant(file: ast.File, draw: random.Random, gently: bool) -> str:
+    """The text of a tree after one to three random edits; one that matters little, if gently."""
+    if gently:
+        return render(renamed(file, draw))
     done, wanted = 0, draw.choice((1, 1, 1, 2, 3))
     while done < wanted:
         try:
@@ -87,6 +90,18 @@ def pick(file: ast.File, draw: random.Random, *kinds: type) -> tuple[Path, Any]:
     if not found:
         raise Unchanged
     return draw.choice(found)
+
+
+def renamed(file: ast.File, draw: random.Random) -> ast.File:
+    """One name everywhere."""
+    _, node = pick(file, draw, ast.Ref)
+    old, new = node.name, f"{draw.choice(NAMES)}{draw.randint(0, 99)}"
+    fields = {"name": (ast.Ref, ast.Symbol, ast.Expect), "stage": (ast.Place,)}
+    for field, kinds in fields.items():
+        for path, each in nodes(file):
+            if isinstance(each, kinds) and getattr(each, field) == old:
+                file = put(file, path, lambda n, field=field: replace(n, **{field: new}))
+    return file
 
 
 def _literal(file: ast.File, draw: random.Random) -> ast.File:
