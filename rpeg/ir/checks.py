@@ -68,8 +68,10 @@ def value_violations(setting: Setting, value: Attribute, path: str) -> Iterator[
 
 
 def _range_violations(setting: Setting, value: Attribute, path: str) -> Iterator[Violation]:
+    if setting.least is None:
+        return
     number = python_value(value)
-    if setting.least is None or not isinstance(number, int | float) or number >= setting.least:
+    if not isinstance(number, int | float) or number >= setting.least:
         return
     yield Violation(
         "setting-range",

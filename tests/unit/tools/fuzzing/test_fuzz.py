@@ -24,7 +24,7 @@ from tests.unit.tools.fuzzing.judge import PIPELINES, Tally, judge
 
 FORMS = ("rpeg", "mlir")
 QUICK = 60
-MUTANTS = int(os.environ.get("RPEG_FUZZ_MUTANTS", "20000"))
+MUTANTS = int(os.environ.get("RPEG_FUZZ_MUTANTS", "2000"))
 SEED = int(os.environ.get("RPEG_FUZZ_SEED", random.SystemRandom().randrange(10**9)))
 WORKERS = 2
 GENTLE = 0.5

@@ -25,7 +25,7 @@ from tests.unit.tools.fuzzing.test_fuzz import SEED, WORKERS, Found
 
 KINDS = ("model", "data", "verifier", "tool", "state")
 QUICK = 60
-PROGRAMS = int(os.environ.get("RPEG_FUZZ_PROGRAMS", "10000"))
+PROGRAMS = int(os.environ.get("RPEG_FUZZ_PROGRAMS", "2000"))
 
 
 def law(text: str) -> None:
