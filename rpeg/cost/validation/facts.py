@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from rpeg.cost.architecture import Architecture, Experts, Latent
-from rpeg.cost.architecture_files import find
+from rpeg.cost.architecture_files import find, load_architecture
 from rpeg.cost.hardware import Machine, load_machine
 from rpeg.cost.plans import FULL, NO_RECOMPUTE, SELECTIVE, Plans
 from rpeg.cost.validation import megatron
 from rpeg.cost.validation.rows import Row, Unknown
+from rpeg.ir.figures import FigureError
 
 MACHINES = (
     ("gb300", "gb300"),
@@ -40,6 +42,8 @@ MACHINES = (
 
 def machine(row: Row) -> Machine:
     """The record's machine, with its own node size and network. Raises Unknown."""
+    if named := row.file("hardware", "machine"):
+        return _loaded(load_machine, named)
     hardware = row.table("hardware")
     name = f"{hardware.get('gpu_class', '')} {hardware.get('gpu', '')}".lower()
     if not name.strip():
@@ -50,6 +54,16 @@ def machine(row: Row) -> Machine:
     if "alps" in str(hardware.get("system", "")).lower():
         found = "alps"
     return _own_network(load_machine(found), row)
+
+
+Loaded = TypeVar("Loaded")
+
+
+def _loaded(load: Callable[[str], Loaded], name: str) -> Loaded:
+    try:
+        return load(name)
+    except FigureError as error:
+        raise Unknown(str(error)) from error
 
 
 def _own_network(known: Machine, row: Row) -> Machine:
@@ -128,6 +142,8 @@ DEFAULT_VOCABULARY = 51200
 
 def architecture(row: Row) -> Architecture:
     """The record's model, what it leaves out taken from a shipped one. Raises Unknown."""
+    if named := row.file("model", "config"):
+        return _loaded(load_architecture, named)
     model = row.table("model")
     name = str(model.get("name", ""))
     known = find(name)

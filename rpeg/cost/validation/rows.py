@@ -33,6 +33,8 @@ class Row:
     id: str
     kind: str
     fields: Mapping[str, Any]
+    folder: Path = Path()
+    """Where paths in the record start."""
 
     def table(self, name: str) -> Mapping[str, Any]:
         """A table of the record without its nulls."""
@@ -71,6 +73,13 @@ class Row:
             raise Unknown(f"no {table}.{key}")
         return value
 
+    def file(self, table: str, key: str) -> str | None:
+        """A .toml or .json file that the record names beside itself, or a shipped name."""
+        value = self.table(table).get(key)
+        if not isinstance(value, str):
+            return None
+        return str(self.folder / value) if value.endswith((".toml", ".json")) else value
+
     @property
     def source(self) -> str:
         """Who published it: "owner/repository", or the first words of another source."""
@@ -106,4 +115,4 @@ def _read(path: Path) -> Iterator[Row]:
         if not isinstance(fields, dict):
             raise RowError(f"{path}:{number}: not an object")
         if "measured" in fields and "kind" in fields and "id" in fields:
-            yield Row(str(fields["id"]), str(fields["kind"]), fields)
+            yield Row(str(fields["id"]), str(fields["kind"]), fields, path.parent)

@@ -129,6 +129,9 @@ def missing(row: Row) -> list[str]:
 
 
 INSTEAD = {
+    "hardware.gpu": ("hardware.machine",),
+    "model.layers": ("model.config",),
+    "model.hidden": ("model.config",),
     "parallelism.tp": ("parallelism.zero", "args"),
     "batch.global": ("batch.micro_num", "batch.micro_batches", "batch.num_requests"),
     "batch.micro": ("batch.grad_accum", "batch.global"),

@@ -13,6 +13,7 @@ from rpeg.cost.validation.names import common
 from rpeg.cost.validation.predictions import outcomes, timing, timings
 from rpeg.cost.validation.rows import Row, RowError, Unknown, publisher, read_rows
 from rpeg.cost.validation.scores import score
+from rpeg.resources import resource
 from rpeg.tools.rpeg import main
 
 STEP: dict[str, Any] = {
@@ -63,6 +64,30 @@ def test_quantities_of_one_step_agree() -> None:
 def test_reasons(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(Unknown, match=reason):
         timing(row(**changes))
+
+
+def test_files_beside_the_record(tmp_path: Path) -> None:
+    config = {
+        "model_type": "llama",
+        "num_hidden_layers": 32,
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "vocab_size": 128256,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "mine.toml").write_text(resource("clusters/h100.toml").read_text())
+    own = {
+        **STEP,
+        "hardware": {"machine": "mine.toml", "count": 64},
+        "model": {"config": "config.json"},
+    }
+    alike = Row("own", "train", own, tmp_path)
+    np.testing.assert_allclose(timing(alike).predicted, timing(row()).predicted)
+    lost = {**own, "hardware": {"machine": "gone.toml", "count": 64}}
+    with pytest.raises(Unknown, match="cannot read"):
+        timing(Row("lost", "train", lost, tmp_path))
 
 
 def test_network_of_the_record() -> None:
