@@ -24,7 +24,7 @@ from rpeg.cost.kernels import BF16_BYTES, WIDTHS
 KERNELS_A_LAYER, KERNELS_A_MIXTURE = 8.0, 24.0
 """Kernels of a decode step in each layer, and more of them where experts are chosen."""
 
-STREAMED_BYTES = 40.0
+STREAMED_BYTES = 24.0
 """Bytes moved for a token, layer and element of the hidden state, outside matmuls."""
 
 ENGINE_BYTES = 1.5e9
@@ -43,6 +43,8 @@ class Engine:
     utilization: float = 0.95
     """Of a GPU's memory that weights, cache and the engine take together."""
     most_sequences: float = 2048.0
+    reserves: bool = False
+    """Whether a sequence is admitted only where the cache of its longest response fits."""
     graph_kernel_s: float = 2e-6
     """Head and tail of a kernel within a CUDA graph."""
 
@@ -107,9 +109,10 @@ class Serving:
         return weights + cache + launches + self._reductions(sent) + host
 
     def prefill(self, tokens: ArrayLike, length: ArrayLike) -> Array:
-        """Seconds to read prompts of `length` tokens, `tokens` in all."""
+        """Seconds to read prompts of `length` tokens, `tokens` in all; only the last has logits."""
         count, each = np.asarray(tokens, np.float64), np.asarray(length, np.float64)
-        dense = 2.0 * self.shape.multiplied * count / self.machine.matmul_rate(self.precision)
+        inner = self.shape.multiplied - self.shape.vocabulary * self.shape.hidden
+        dense = 2.0 * inner * count / self.machine.matmul_rate(self.precision)
         core = 2.0 * self.shape.layers * self.shape.score_width * count * each
         read = self.width * self._weights_read(count) / self.machine.memory_rate
         moved = STREAMED_BYTES * self.shape.layers * self.shape.hidden * count
@@ -170,7 +173,8 @@ class Requests:
 
 def concurrency(serving: Serving, requests: Requests, engine: Engine) -> Array:
     """Sequences that run at once, at least one."""
-    fitting = serving.room(engine) / requests.context
+    each = requests.prompt + requests.longest if engine.reserves else requests.context
+    fitting = serving.room(engine) / each
     most = smaller(smaller(fitting, engine.most_sequences), requests.number)
     return larger(most, 1.0)
 

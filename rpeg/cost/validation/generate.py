@@ -30,6 +30,11 @@ def era(row: Row) -> str:
     return f"{name} {precision(row)}"
 
 
+def engine(row: Row, sequence_s: float | Array) -> Engine:
+    """The record's engine: TensorRT-LLM never evicts what it has admitted."""
+    return Engine(sequence_s=sequence_s, reserves=era(row).startswith("trtllm"))
+
+
 @dataclass(frozen=True)
 class Job:
     """What a record generates."""
@@ -57,8 +62,9 @@ def job(row: Row) -> Job:
     batch = row.number("batch", "global")
     if number is None and batch is None:
         raise Unknown("no batch.global or batch.num_requests")
-    cache = 1.0 if "kv cache fp8" in row.text("precision") else 2.0
     kind = precision(row)
+    narrow = "kv cache fp8" in row.text("precision") or era(row).startswith("trtllm fp")
+    cache = 1.0 if narrow else 2.0
     if kind != "bf16" and kind not in hardware.flops:
         kind = "bf16"
     replicas = row.number("parallelism", "dp") or 1.0

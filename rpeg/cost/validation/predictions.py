@@ -202,6 +202,6 @@ def _tried(row: Row) -> Array:
     if row.kind == "train":
         return train.seconds(row, Software(attention=second))
     if row.kind == "generate":
-        return generate.job(row).seconds(Engine(sequence_s=second))
+        return generate.job(row).seconds(generate.engine(row, second))
     case = rl_step.job(row)
     return case.seconds(rl_step.engine(row, second), Software()).total
