@@ -1,9 +1,10 @@
 """How many plans a second the cost model prices, on one core: time, memory and communication.
 
-    python benchmarks/plans.py [--plans 100000] [--checked 1000]
+    python benchmarks/plans.py [--plans 100000] [--checked 1000] [--beside]
 
 All plans are distinct and nothing is remembered between them. Some are priced again one at a time;
-both ways have to agree to 1e-12. GPT3-175B on A100, batches of 512 to 4,096 sequences.
+both ways have to agree to 1e-12. GPT3-175B on A100, batches of 512 to 4,096 sequences. `--beside`
+also times llm-analysis (`pip install llm-analysis==0.2.2`) on one plan of that model.
 """
 
 from __future__ import annotations
@@ -65,11 +66,46 @@ def worst_difference(plans: Plans, together: tuple[Array, ...], checked: int) ->
     return worst
 
 
+def llm_analysis_rate(number: int = 200) -> float:
+    """Analyses a second of llm-analysis: GPT3-175B with tp, pp and dp of 8, time and memory.
+
+    Raises ImportError where it isn't installed.
+    """
+    from llm_analysis.analysis import LLMAnalysis
+    from llm_analysis.config import (
+        ModelConfig,
+        ParallelismConfig,
+        get_dtype_config_by_name,
+        get_gpu_config_by_name,
+    )
+    from llm_analysis.logger import logger
+
+    logger.setLevel("ERROR")
+    model = ModelConfig(
+        name="gpt3-175b",
+        num_layers=SHAPE.layers,
+        n_head=SHAPE.heads,
+        hidden_dim=SHAPE.hidden,
+        vocab_size=SHAPE.vocabulary,
+        max_seq_len=2048,
+        ffn_embed_dim=SHAPE.ffn,
+        model_type="gpt",
+    )
+    gpu, widths = get_gpu_config_by_name("a100-sxm-80gb"), get_dtype_config_by_name("w16a16e16")
+    degrees = ParallelismConfig(tp_size=8, pp_size=8, dp_size=8)
+    started = time.process_time()
+    for _ in range(number):
+        analysis = LLMAnalysis(model, gpu, widths, degrees)
+        analysis.training(batch_size_per_gpu=1, global_batch_size=1536, seq_len=2048)
+    return number / (time.process_time() - started)
+
+
 def main() -> None:
     """Times, compares, prints."""
     parser = argparse.ArgumentParser(description="Plans priced a second, on one core.")
     parser.add_argument("--plans", type=int, default=100_000)
     parser.add_argument("--checked", type=int, default=1000)
+    parser.add_argument("--beside", action="store_true", help="time llm-analysis too")
     options = parser.parse_args()
     plans = distinct(options.plans)
     started = time.process_time()
@@ -80,6 +116,8 @@ def main() -> None:
     worst = worst_difference(plans, together, options.checked)
     alone = options.checked / (time.process_time() - started)
     print(f"{options.checked} one at a time: {alone:,.0f} a second, difference {worst:.1e}")
+    if options.beside:
+        print(f"llm-analysis: {llm_analysis_rate():,.0f} a second")
     if worst > 1e-12:
         raise SystemExit("the two ways differ by more than 1e-12")
 
