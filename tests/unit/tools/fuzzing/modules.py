@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -22,7 +23,7 @@ from xdsl.rewriter import Rewriter
 
 from rpeg.ir.attributes import RecordAttr, plain
 from rpeg.tools.opt.targets import mlir
-from tests.unit.tools.fuzzing.trees import Unchanged
+from tests.unit.tools.fuzzing.trees import TRIES, Unchanged
 
 Edit = Callable[[ModuleOp, random.Random], None]
 
@@ -30,13 +31,13 @@ Edit = Callable[[ModuleOp, random.Random], None]
 def mutant(module: ModuleOp, draw: random.Random) -> str:
     """The text of a module after one to three random edits. The module stays as it is."""
     made = module.clone()
-    done, wanted = 0, draw.choice((1, 1, 1, 2, 3))
-    while done < wanted:
-        try:
+    wanted = draw.choice((1, 1, 1, 2, 3))
+    for _ in range(TRIES):
+        with suppress(Unchanged):
             draw.choice(EDITS)(made, draw)
-            done += 1
-        except Unchanged:
-            continue
+            wanted -= 1
+        if wanted == 0:
+            break
     return mlir(made, generic=True)
 
 

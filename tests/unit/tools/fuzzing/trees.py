@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Any
 
@@ -27,6 +28,10 @@ LITERALS = [
 ]
 
 
+TRIES = 50
+"""After so many, nothing is left to edit."""
+
+
 class Unchanged(Exception):
     """There was nothing to edit in this way."""
 
@@ -42,13 +47,13 @@ def mutant(file: ast.File, draw: random.Random, gently: bool) -> str:
     """The text of a tree after one to three random edits; one that matters little, if gently."""
     if gently:
         return render(renamed(file, draw))
-    done, wanted = 0, draw.choice((1, 1, 1, 2, 3))
-    while done < wanted:
-        try:
+    wanted = draw.choice((1, 1, 1, 2, 3))
+    for _ in range(TRIES):
+        with suppress(Unchanged):
             file = draw.choice(EDITS)(file, draw)
-            done += 1
-        except Unchanged:
-            continue
+            wanted -= 1
+        if wanted == 0:
+            break
     return render(file)
 
 
