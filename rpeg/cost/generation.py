@@ -88,11 +88,15 @@ class Serving:
         heads = 1.0 if self.shape.latent else float(self.shape.kv_heads)
         return whole / smaller(self.tp, heads)
 
+    @property
+    def weights(self) -> Array:
+        """Bytes of weights on one GPU."""
+        return self.width * self.shape.parameters / (self.tp * self.pp)
+
     def room(self, engine: Engine) -> Array:
         """Tokens whose cache fits beside the weights."""
-        weights = self.width * self.shape.parameters / (self.tp * self.pp)
         usable = engine.utilization * self.machine.memory_bytes
-        return larger(usable - weights - ENGINE_BYTES, 0.0) / self.cached
+        return larger(usable - self.weights - ENGINE_BYTES, 0.0) / self.cached
 
     def step(self, running: ArrayLike, context: ArrayLike, engine: Engine) -> Array:
         """Seconds of one decode step of `running` sequences with `context` tokens each."""
@@ -177,6 +181,23 @@ def concurrency(serving: Serving, requests: Requests, engine: Engine) -> Array:
     fitting = serving.room(engine) / each
     most = smaller(smaller(fitting, engine.most_sequences), requests.number)
     return larger(most, 1.0)
+
+
+@dataclass(frozen=True)
+class ServingMemory:
+    """Bytes of one GPU that generates; the parts add up to `total`."""
+
+    total: Array
+    weights: Array
+    cache: Array
+    engine: Array
+
+
+def serving_memory(serving: Serving, requests: Requests, engine: Engine) -> ServingMemory:
+    """What one GPU holds while as many sequences run as fit, one at least."""
+    cache = concurrency(serving, requests, engine) * requests.context * serving.cached
+    weights, rest = serving.weights, np.full_like(cache, ENGINE_BYTES)
+    return ServingMemory(weights + cache + rest, weights, cache, rest)
 
 
 def generation_time(serving: Serving, requests: Requests, engine: Engine) -> Array:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rpeg.cost.arrays import Array
-from rpeg.cost.generation import Engine, Requests, Serving, batch_time, generation_time
+from rpeg.cost.generation import (
+    Engine,
+    Requests,
+    Serving,
+    batch_time,
+    generation_time,
+    serving_memory,
+)
 from rpeg.cost.validation.facts import architecture, machine, precision
 from rpeg.cost.validation.rows import Row, Unknown
 
@@ -67,10 +74,14 @@ def job(row: Row) -> Job:
     cache = 1.0 if narrow else 2.0
     if kind != "bf16" and kind not in hardware.flops:
         kind = "bf16"
+    serving = Serving.of(shape, hardware, tp, pp, kind, cache)
+    one = serving_memory(serving, Requests.of(1.0, prompt, response), Engine())
+    if one.total > hardware.memory_bytes:
+        raise Unknown("weights and one sequence don't fit the GPUs told")
     replicas = row.number("parallelism", "dp") or 1.0
     each = (number or batch or 1.0) / (replicas if number else 1.0)
     return Job(
-        serving=Serving.of(shape, hardware, tp, pp, kind, cache),
+        serving=serving,
         requests=Requests.of(each, prompt, response),
         static=number is None,
         replicas=replicas if number else 1.0,

@@ -19,7 +19,7 @@ from rpeg.cost.collectives import (
     collective,
     stream,
 )
-from rpeg.cost.generation import Engine, Requests, Serving, generation_time
+from rpeg.cost.generation import Engine, Requests, Serving, generation_time, serving_memory
 from rpeg.cost.hardware import load_machine
 from rpeg.cost.kernels import matmul, streamed
 from rpeg.cost.memory import training_memory
@@ -107,6 +107,13 @@ def test_parts_add_up() -> None:
     memory = training_memory(DENSE, layout)
     parts = [getattr(memory, name) for name in memory.__dataclass_fields__ if name != "total"]
     assert float(sum(parts)) == pytest.approx(float(memory.total))
+
+
+@given(st.floats(1.0, 1e5), st.sampled_from([1, 2, 4, 8]))
+def test_cache_fits_what_weights_leave(number: float, tp: float) -> None:
+    held = serving_memory(Serving.of(DENSE, H100, tp), Requests.of(number, 512, 512), Engine())
+    assert float(held.weights + held.cache + held.engine) == pytest.approx(float(held.total))
+    assert held.total <= Engine().utilization * H100.memory_bytes * (1 + 1e-9)
 
 
 def test_states_follow_megatrons_table() -> None:
