@@ -26,6 +26,7 @@ from rpeg.frontend.things import Reader
 from rpeg.frontend.values import Settings
 from rpeg.ir import violations
 from rpeg.ir.diagnostics import Diagnostic
+from rpeg.ir.naming import forget_empty_names
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.ops.regions import YieldOp
 from rpeg.ir.ops.sampling import value_type
@@ -54,6 +55,7 @@ def generate(file: ast.File, sources: Sources) -> tuple[ModuleOp, list[Diagnosti
         PipelineGen(pipeline, sources, messages.found).run(builder)
     module = ModuleOp(Region(block))
     module.location = sources.location(file.at)
+    forget_empty_names(module)
     return module, messages.found
 
 

@@ -174,7 +174,7 @@ class StepGen:
         cursors = dict(self.reader.cursors)
         block = Block(arg_types=[v.type for v in carried] if signature.name == "collect" else [])
         for argument, value in zip(block.args, carried, strict=False):
-            argument.name_hint = value.name_hint
+            argument.name_hint = value.name_hint or None
             assert isinstance(value.type, CursorType)
             self.reader.cursors[value.type.symbol] = argument
         before = {n: (s.after, s.optimizer_after) for n, s in self.states.items()}

@@ -108,3 +108,14 @@ def _kept(collect: Operation, value: SSAValue) -> Sequence[SSAValue]:
     pairs = list(zip(keep.operands, collect.results, strict=False))
     inner = next((trajectories_of(kept) for kept, outer in pairs if outer is value), None)
     return [outer for kept, outer in pairs if kept is inner]
+
+
+def forget_empty_names(module: Operation) -> None:
+    """Of a name such as `_9` xDSL keeps what stands before the number, and then takes no copy of a
+    value with an empty name.
+    """
+    for op in module.walk():
+        blocks = (block for region in op.regions for block in region.blocks)
+        for value in (*op.results, *(argument for block in blocks for argument in block.args)):
+            if not value.name_hint:
+                value.name_hint = None

@@ -21,6 +21,7 @@ from xdsl.utils.mlir_lexer import MLIRLexer, MLIRToken, MLIRTokenKind, StringLit
 
 from rpeg.ir import violations
 from rpeg.ir.diagnostics import Diagnostic, Position
+from rpeg.ir.naming import forget_empty_names
 from rpeg.ir.registry import context
 from rpeg.ir.sources import Sources
 from rpeg.ir.violations import Anchor, hint
@@ -36,7 +37,9 @@ def parse_module(
     sources, lines = Sources(filename), Lines(text)
     try:
         parser = LocatingParser(ctx or context(), text, sources, lines)
-        return parser.parse_module(), sources, []
+        module = parser.parse_module()
+        forget_empty_names(module)
+        return module, sources, []
     except ParseError as error:
         at, message = lines.place(error.span.start), _sentence(error.msg)
     except RecursionError:

@@ -133,7 +133,7 @@ class CallOp(CheckedOp):
     @property
     def receiver(self) -> SSAValue | None:
         """The value it is a method of."""
-        return self.operands[0] if self.method is not None else None
+        return self.operands[0] if self.method is not None and self.operands else None
 
     @property
     def things(self) -> Sequence[SSAValue]:
@@ -146,7 +146,7 @@ class CallOp(CheckedOp):
         """The values given by keyword."""
         count = len(self.keywords)
         values = list(self.operands)[len(self.operands) - count :] if count else []
-        return {k.data: v for k, v in zip(self.keywords, values, strict=True)}
+        return {k.data: v for k, v in zip(self.keywords, values, strict=False)}
 
     @property
     def settings(self) -> Mapping[str, Attribute]:
@@ -162,6 +162,10 @@ class CallOp(CheckedOp):
     # ---- checks
 
     def rules(self) -> Iterator[Violation]:
+        if len(self.operands) < len(self.keywords) + (self.method is not None):
+            text = "fewer values than its receiver and its keywords need"
+            yield Violation("call-operands", f"{self.callee.data} has {text}")
+            return
         row = self.instruction
         if row is None:
             yield Violation("unknown-instruction", self._unknown())
@@ -314,7 +318,7 @@ class LoopOp(CheckedOp):
         printer.print_string(" index ")
         printer.print_ssa_value(self.step)
         printer.print_string(" ")
-        printer.print_region(self.body, print_entry_block_args=False)
+        printer.print_region(self.body, print_entry_block_args=False, print_empty_block=False)
 
 
 @irdl_op_definition
