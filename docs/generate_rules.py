@@ -20,7 +20,7 @@ What `rpeg check`, `rpeg-opt` and every pass refuse, by code. The same rules hol
 and for MLIR, and between passes.
 
 ```console
-$ rpeg-opt pipeline.rpeg --error-codes
+$ rpeg-opt examples/dapo.rpeg --error-codes
 $ rpeg-opt --explain uncorrected-lag
 $ rpeg-opt --list-rules
 ```

@@ -34,7 +34,8 @@ def parse_module(
 
     There is a module exactly if there are no messages. Rules about meaning are `diagnose`'s.
     """
-    sources, lines = Sources(filename), Lines(text)
+    lines = Lines(text)
+    sources = Sources(filename, place=lines.place)
     try:
         parser = LocatingParser(ctx or context(), text, sources, lines)
         module = parser.parse_module()
@@ -86,7 +87,7 @@ class _Parts:
     results: int = 0
     path: list[str] = field(default_factory=list[str])
     """Names of the settings that the parser is inside of."""
-    anchors: dict[Anchor, Position] = field(default_factory=dict[Anchor, Position])
+    offsets: dict[Anchor, int] = field(default_factory=dict[Anchor, int])
 
 
 class LocatingParser(Parser):
@@ -125,16 +126,14 @@ class LocatingParser(Parser):
         parts = self._open.pop()
         if isinstance(op.location, UnknownLoc):
             op.location = self._sources.location(self._place(start))
-            self._sources.record(op, parts.anchors)
+            self._sources.offsets[op] = parts.offsets
         return op
 
     def parse_optional_unresolved_operand(self) -> UnresolvedOperand | None:
         operand = super().parse_optional_unresolved_operand()
         if operand is not None:
             parts = self._open[-1]
-            parts.anchors[violations.operand(parts.operands)] = self._lines.place(
-                operand.span.start
-            )
+            parts.offsets[violations.operand(parts.operands)] = operand.span.start
             parts.operands += 1
         return operand
 
@@ -148,14 +147,14 @@ class LocatingParser(Parser):
         span, size = super()._parse_op_result()
         parts = self._open[-1]
         for index in range(parts.results, parts.results + size):
-            parts.anchors[violations.result(index)] = self._place(span)
+            parts.offsets[violations.result(index)] = span.start
         parts.results += size
         return span, size
 
     def _parse_attribute_entry(self) -> tuple[str, Attribute]:
         parts, key = self._open[-1], self._current_token.span
         parts.path.append(key.text.strip('"'))
-        parts.anchors[violations.setting(".".join(parts.path))] = self._place(key)
+        parts.offsets[violations.setting(".".join(parts.path))] = key.start
         entry = super()._parse_attribute_entry()
         parts.path.pop()
         return entry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, StringAttr
@@ -20,6 +21,12 @@ class Sources:
     anchors: dict[Operation, dict[Anchor, Position]] = field(
         default_factory=dict[Operation, dict[Anchor, Position]]
     )
+    offsets: dict[Operation, dict[Anchor, int]] = field(
+        default_factory=dict[Operation, dict[Anchor, int]]
+    )
+    """The same of a text whose positions are asked for by offset: few ever are."""
+    place: Callable[[int], Position] | None = None
+    """The position of an offset."""
 
     def location(self, at: Position) -> FileLineColLoc:
         """A position of this file, as an operation's location."""
@@ -32,6 +39,9 @@ class Sources:
     def position(self, op: Operation, anchor: Anchor = WHOLE) -> Position:
         """Where a part stands; the whole operation where that is not known."""
         known = self.anchors.get(op, {}).get(anchor)
+        offset = self.offsets.get(op, {}).get(anchor)
+        if known is None and offset is not None and self.place is not None:
+            return self.place(offset)
         return known if known is not None else position_of(op, anchor)
 
     def violation(self, op: Operation, broken: Violation) -> Diagnostic:

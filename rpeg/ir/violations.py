@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from xdsl.utils.exceptions import VerifyException
 
@@ -14,8 +14,7 @@ from rpeg.ir.rules.codes import Code
 Part = Literal["op", "operand", "result", "setting", "clause"]
 
 
-@dataclass(frozen=True)
-class Anchor:
+class Anchor(NamedTuple):
     """A part of an operation: the whole, operand or result number, setting name, clause number."""
 
     part: Part = "op"
