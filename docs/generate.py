@@ -12,10 +12,10 @@ from generate_rules import rules_page
 
 from rpeg.frontend.written import value
 from rpeg.ir.ops.declare import DECLARE
-from rpeg.ir.records import ALLOW, CLAUSES, EXPECT, POOLS, RECORDS, SCHEMES
-from rpeg.ir.settings import Setting
-from rpeg.ir.signature import Signature
-from rpeg.ir.vocabulary import constructors, operations
+from rpeg.ir.vocabulary.records import ALLOW, CLAUSES, EXPECT, POOLS, RECORDS, SCHEMES
+from rpeg.ir.vocabulary.settings import Setting
+from rpeg.ir.vocabulary.signature import Signature
+from rpeg.ir.vocabulary.tables import constructors, operations
 
 HERE = Path(__file__).parent
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from rpeg.frontend import load
 from rpeg.ir import levels as ir
-from rpeg.ir.diagnostics import Diagnostic
-from rpeg.ir.parse import parse_module
 from rpeg.ir.rules.explain import LEVELS, PAGES, Rule, rules
-from rpeg.ir.verify import diagnose
+from rpeg.ir.rules.verify import diagnose
+from rpeg.ir.text.diagnostics import Diagnostic
+from rpeg.ir.text.parse import parse_module
 
 INTRODUCTION = f"""\
 # Rules of the verifier

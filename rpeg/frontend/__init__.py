@@ -14,11 +14,11 @@ from rpeg.frontend.overrides import apply_overrides
 from rpeg.frontend.parse import parse
 from rpeg.frontend.render import render
 from rpeg.frontend.resolve import identity
-from rpeg.ir.attributes import SOURCE_HASH
-from rpeg.ir.diagnostics import Diagnostic, DiagnosticsError, Position, has_errors, in_order
-from rpeg.ir.sources import Sources
-from rpeg.ir.verify import diagnose
-from rpeg.ir.violations import hint
+from rpeg.ir.rules.verify import diagnose
+from rpeg.ir.rules.violations import hint
+from rpeg.ir.text.diagnostics import Diagnostic, DiagnosticsError, Position, has_errors, in_order
+from rpeg.ir.text.sources import Sources
+from rpeg.ir.types.attributes import SOURCE_HASH
 
 __all__ = ["Loaded", "check", "load"]
 

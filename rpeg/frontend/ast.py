@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal as OneOf
 from typing import TypeAlias
 
-from rpeg.ir.diagnostics import Position
+from rpeg.ir.text.diagnostics import Position
 
 NOWHERE = Position(0, 0)
 """The position of what was not read from a text."""

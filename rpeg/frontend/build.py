@@ -8,7 +8,7 @@ from lark import Token, Transformer, v_args
 
 from rpeg.frontend import ast
 from rpeg.frontend.literals import decode, whole
-from rpeg.ir.diagnostics import Position
+from rpeg.ir.text.diagnostics import Position
 
 Node = TypeVar("Node", bound=ast.Node)
 Block = tuple[tuple[ast.Statement, ...], Position]

@@ -13,15 +13,15 @@ from rpeg.frontend import ast
 from rpeg.frontend.names import Messages, Names, hint
 from rpeg.frontend.things import record_things, source_attribute, spread
 from rpeg.frontend.values import Settings, absent
-from rpeg.ir import violations
-from rpeg.ir.attributes import RecordAttr
-from rpeg.ir.diagnostics import Position
 from rpeg.ir.ops.declare import AllowOp, ExpectOp
 from rpeg.ir.ops.plan import PlaceOp, PlanOp, PoolOp
-from rpeg.ir.signature import Signature
-from rpeg.ir.sources import Sources
-from rpeg.ir.violations import Anchor
-from rpeg.ir.vocabulary import ALLOW, CLAUSES, EXPECT, POOLS, constructors, declaration_class
+from rpeg.ir.rules import violations
+from rpeg.ir.rules.violations import Anchor
+from rpeg.ir.text.diagnostics import Position
+from rpeg.ir.text.sources import Sources
+from rpeg.ir.types.attributes import RecordAttr
+from rpeg.ir.vocabulary.signature import Signature
+from rpeg.ir.vocabulary.tables import ALLOW, CLAUSES, EXPECT, POOLS, constructors, declaration_class
 
 
 def lookup(

@@ -10,7 +10,7 @@ from lark import Token
 
 from rpeg.frontend.build import end_of, start_of
 from rpeg.frontend.grammar import alternatives, keywords
-from rpeg.ir.diagnostics import Diagnostic, Position
+from rpeg.ir.text.diagnostics import Diagnostic, Position
 
 _CLOSING = {"LPAR": ")", "LSQB": "]"}
 _DECLARING = frozenset({"MODEL", "DATA", "VERIFIER", "TOOL", "STATE", "PARAM", "ALLOW"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rpeg.frontend.parse import normalised, parse
 from rpeg.frontend.render import render
 from rpeg.frontend.trivia import Trivia
-from rpeg.ir.diagnostics import DiagnosticsError
+from rpeg.ir.text.diagnostics import DiagnosticsError
 
 
 def format_source(text: str, filename: str) -> str:

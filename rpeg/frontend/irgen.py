@@ -24,15 +24,15 @@ from rpeg.frontend.names import (
 from rpeg.frontend.steps import Body, StepGen
 from rpeg.frontend.things import Reader
 from rpeg.frontend.values import Settings
-from rpeg.ir import violations
-from rpeg.ir.diagnostics import Diagnostic
-from rpeg.ir.naming import forget_empty_names
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.ops.regions import YieldOp
 from rpeg.ir.ops.sampling import value_type
 from rpeg.ir.ops.step import StepOp
-from rpeg.ir.sources import Sources
-from rpeg.ir.types import CursorType, OptimizerType
+from rpeg.ir.rules import violations
+from rpeg.ir.text.diagnostics import Diagnostic
+from rpeg.ir.text.naming import forget_empty_names
+from rpeg.ir.text.sources import Sources
+from rpeg.ir.types.values import CursorType, OptimizerType
 
 
 def generate(file: ast.File, sources: Sources) -> tuple[ModuleOp, list[Diagnostic]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rpeg.frontend import ast
 from rpeg.frontend.trivia import Trivia
-from rpeg.ir.diagnostics import Position
+from rpeg.ir.text.diagnostics import Position
 
 WIDTH = 100
 """Columns of a line, its comment not counted."""

@@ -14,16 +14,16 @@ from rpeg.frontend import ast, written
 from rpeg.frontend.lift_names import Names, state_of
 from rpeg.frontend.parse import VERSION
 from rpeg.ir.base import RpegOp
-from rpeg.ir.diagnostics import Diagnostic, DiagnosticsError
 from rpeg.ir.ops.declare import AllowOp, DeclareOp, ExpectOp, PipelineOp
 from rpeg.ir.ops.plan import PlaceOp, PlanOp, PoolOp
 from rpeg.ir.ops.regions import CollectOp, EveryOp, KeepOp, YieldOp, terminator_of
 from rpeg.ir.ops.sampling import GetOp, StaleOp
 from rpeg.ir.ops.step import StepOp
-from rpeg.ir.records import ALLOW, CLAUSES, EXPECT, POOLS
-from rpeg.ir.settings import TEXT, OrState
-from rpeg.ir.sources import Sources
-from rpeg.ir.types import CursorType
+from rpeg.ir.text.diagnostics import Diagnostic, DiagnosticsError
+from rpeg.ir.text.sources import Sources
+from rpeg.ir.types.values import CursorType
+from rpeg.ir.vocabulary.records import ALLOW, CLAUSES, EXPECT, POOLS
+from rpeg.ir.vocabulary.settings import TEXT, OrState
 
 State = tuple[str, str]
 

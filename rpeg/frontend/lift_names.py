@@ -12,13 +12,13 @@ from rpeg.frontend.grammar import keywords
 from rpeg.frontend.recovery import REGIONS
 from rpeg.ir.base import RpegOp
 from rpeg.ir.declared import declarations, symbol_name
-from rpeg.ir.naming import step_index
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.ops.plan import PoolOp
 from rpeg.ir.ops.sampling import GetOp, StaleOp
 from rpeg.ir.ops.step import state_key
 from rpeg.ir.stages import stages
-from rpeg.ir.types import (
+from rpeg.ir.text.naming import step_index
+from rpeg.ir.types.values import (
     NEXT,
     CursorType,
     DataType,

@@ -9,9 +9,9 @@ from typing import Literal
 from xdsl.ir import SSAValue
 
 from rpeg.frontend import ast
-from rpeg.ir.diagnostics import Diagnostic, Position, Severity
 from rpeg.ir.rules.codes import Code
-from rpeg.ir.violations import hint
+from rpeg.ir.rules.violations import hint
+from rpeg.ir.text.diagnostics import Diagnostic, Position, Severity
 
 __all__ = ["Declared", "Messages", "Names", "Scope", "State", "hint"]
 

@@ -11,8 +11,8 @@ from lark.exceptions import UnexpectedInput
 from rpeg.frontend import ast
 from rpeg.frontend.grammar import parser
 from rpeg.frontend.tokens import literal_faults, tokenize
-from rpeg.ir.diagnostics import Diagnostic, DiagnosticsError, Position
-from rpeg.ir.violations import hint
+from rpeg.ir.rules.violations import hint
+from rpeg.ir.text.diagnostics import Diagnostic, DiagnosticsError, Position
 
 SOURCE = "--set"
 """What messages call the overrides as a text: a line each, in the order given."""

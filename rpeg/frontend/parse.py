@@ -12,7 +12,7 @@ from rpeg.frontend import ast
 from rpeg.frontend.grammar import parser
 from rpeg.frontend.recovery import Recovery
 from rpeg.frontend.tokens import literal_faults, nesting_faults, tokenize
-from rpeg.ir.diagnostics import Diagnostic, in_order
+from rpeg.ir.text.diagnostics import Diagnostic, in_order
 
 VERSION = "0.1"
 """The version of the language that this front end reads."""

@@ -12,8 +12,8 @@ from xdsl.utils.target import Target
 from rpeg.frontend import load
 from rpeg.frontend.lift import lift
 from rpeg.frontend.render import render
-from rpeg.ir.diagnostics import render as rendered
-from rpeg.ir.sources import Sources
+from rpeg.ir.text.diagnostics import render as rendered
+from rpeg.ir.text.sources import Sources
 
 
 @dataclass(frozen=True)

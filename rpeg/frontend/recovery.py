@@ -19,7 +19,7 @@ from rpeg.frontend.build import end_of, start_of
 from rpeg.frontend.explain import Break, explain
 from rpeg.frontend.grammar import alternatives, parser
 from rpeg.frontend.tokens import logical_lines, tokenize
-from rpeg.ir.diagnostics import Diagnostic
+from rpeg.ir.text.diagnostics import Diagnostic
 
 REGIONS = frozenset({"every", "collect"})
 """Operations whose line must open a block."""

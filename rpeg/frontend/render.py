@@ -8,7 +8,7 @@ from rpeg.frontend import ast
 from rpeg.frontend.layout import WIDTH, bracketed, one_a_line
 from rpeg.frontend.literals import encode
 from rpeg.frontend.trivia import Trivia
-from rpeg.ir.diagnostics import Position
+from rpeg.ir.text.diagnostics import Position
 
 
 def render(file: ast.File, trivia: Trivia | None = None) -> str:

@@ -15,16 +15,16 @@ from rpeg.frontend.declare import lookup, things_first
 from rpeg.frontend.names import Names, Scope, State, hint, statements
 from rpeg.frontend.things import Reader, spread
 from rpeg.frontend.values import Given, absent
-from rpeg.ir import violations
 from rpeg.ir.base import RpegOp
-from rpeg.ir.diagnostics import Position
 from rpeg.ir.ops.regions import CollectOp, EveryOp, KeepOp, YieldOp
 from rpeg.ir.ops.updates import CopyOp, UpdateOp
-from rpeg.ir.signature import Signature
+from rpeg.ir.rules import violations
+from rpeg.ir.rules.violations import Anchor
 from rpeg.ir.stages import STAGE
-from rpeg.ir.types import CursorType, OptimizerType, WeightsType
-from rpeg.ir.violations import Anchor
-from rpeg.ir.vocabulary import operation_class, operations
+from rpeg.ir.text.diagnostics import Position
+from rpeg.ir.types.values import CursorType, OptimizerType, WeightsType
+from rpeg.ir.vocabulary.signature import Signature
+from rpeg.ir.vocabulary.tables import operation_class, operations
 
 NEXT = ("next",)
 

@@ -12,13 +12,13 @@ from rpeg.frontend import ast
 from rpeg.frontend.literals import decode
 from rpeg.frontend.names import Declared, Messages, Names, Scope, State, hint
 from rpeg.frontend.values import Settings
-from rpeg.ir.attributes import plain
 from rpeg.ir.ops.plan import integers
 from rpeg.ir.ops.sampling import GetOp, PoisonOp, StaleOp, value_type
-from rpeg.ir.patterns import Operand
-from rpeg.ir.signature import Signature
-from rpeg.ir.sources import Sources
-from rpeg.ir.types import WeightsType
+from rpeg.ir.text.sources import Sources
+from rpeg.ir.types.attributes import plain
+from rpeg.ir.types.values import WeightsType
+from rpeg.ir.vocabulary.patterns import Operand
+from rpeg.ir.vocabulary.signature import Signature
 
 
 def spread(

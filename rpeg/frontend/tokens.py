@@ -13,7 +13,7 @@ from lark.lexer import LexerState
 from rpeg.frontend.build import start_of
 from rpeg.frontend.grammar import parser
 from rpeg.frontend.literals import faults
-from rpeg.ir.diagnostics import Diagnostic, Position
+from rpeg.ir.text.diagnostics import Diagnostic, Position
 
 DEEPEST = 16
 """Brackets and blocks inside each other; far more than any pipeline needs."""

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from rpeg.ir.diagnostics import Position
+from rpeg.ir.text.diagnostics import Position
 
 _TEXT_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|(#[^\n]*)')
 

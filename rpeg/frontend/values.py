@@ -11,11 +11,12 @@ from xdsl.ir import Attribute
 from rpeg.frontend import ast
 from rpeg.frontend.literals import decode, number, quantity, whole
 from rpeg.frontend.names import Messages, hint
-from rpeg.ir.attributes import BytesAttr, RecordAttr, SecondsAttr, plain
-from rpeg.ir.checks import misfit, missing_setting, unknown_setting
-from rpeg.ir.diagnostics import Position
-from rpeg.ir.records import RECORDS
-from rpeg.ir.settings import (
+from rpeg.ir.rules.settings import misfit, missing_setting, unknown_setting
+from rpeg.ir.rules.violations import Anchor, setting
+from rpeg.ir.text.diagnostics import Position
+from rpeg.ir.types.attributes import BytesAttr, RecordAttr, SecondsAttr, plain
+from rpeg.ir.vocabulary.records import RECORDS
+from rpeg.ir.vocabulary.settings import (
     BOOL,
     DURATION,
     FLOAT,
@@ -29,8 +30,7 @@ from rpeg.ir.settings import (
     Setting,
     Word,
 )
-from rpeg.ir.signature import Signature
-from rpeg.ir.violations import Anchor, setting
+from rpeg.ir.vocabulary.signature import Signature
 
 
 @dataclass

@@ -11,11 +11,11 @@ from xdsl.ir import Attribute
 
 from rpeg.frontend import ast
 from rpeg.frontend.literals import UNITS, Dimension, encode
-from rpeg.ir.attributes import BytesAttr, RecordAttr, SecondsAttr
-from rpeg.ir.patterns import Operand
-from rpeg.ir.records import RECORDS
-from rpeg.ir.settings import Kind, ListOf, Setting, Word, python_value
-from rpeg.ir.signature import Signature
+from rpeg.ir.types.attributes import BytesAttr, RecordAttr, SecondsAttr
+from rpeg.ir.vocabulary.patterns import Operand
+from rpeg.ir.vocabulary.records import RECORDS
+from rpeg.ir.vocabulary.settings import Kind, ListOf, Setting, Word, python_value
+from rpeg.ir.vocabulary.signature import Signature
 
 
 def settings(

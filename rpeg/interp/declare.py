@@ -14,7 +14,7 @@ from rpeg.interp.tools import Tool, find_tool
 from rpeg.interp.values import Model, Weights
 from rpeg.interp.world import World
 from rpeg.ir.ops import declare as ops
-from rpeg.ir.settings import python_value
+from rpeg.ir.vocabulary.settings import python_value
 from rpeg.runtime.data import DemoData, PairData, PromptData
 from rpeg.runtime.models.model_source import ModelSource, open_source
 from rpeg.runtime.verifiers import Verifier

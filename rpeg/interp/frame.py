@@ -14,7 +14,7 @@ from rpeg.interp.oracle import TrajectoryOracle
 from rpeg.interp.rectangle import Rectangle
 from rpeg.interp.values import Place, Weights
 from rpeg.interp.versions import VersionOracle
-from rpeg.ir.naming import name_of, trajectories_of
+from rpeg.ir.text.naming import name_of, trajectories_of
 from rpeg.runtime.recordings.recording import StepRecord
 from rpeg.runtime.trajectories import Trajectories
 

@@ -21,7 +21,7 @@ from rpeg.interp.world import World
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.ops.regions import KeepOp, YieldOp
 from rpeg.ir.ops.step import StepOp
-from rpeg.ir.types import CursorType, OptimizerType, StateType, WeightsType
+from rpeg.ir.types.values import CursorType, OptimizerType, StateType, WeightsType
 from rpeg.runtime.recordings.recording import Recording
 
 

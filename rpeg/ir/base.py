@@ -32,17 +32,17 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from rpeg.ir import violations
-from rpeg.ir.assembly import parse_settings, parse_values, print_settings
-from rpeg.ir.attributes import plain
-from rpeg.ir.checks import setting_violations
-from rpeg.ir.naming import name_of, shown, trajectories_of
-from rpeg.ir.patterns import Operand, Pattern, describe
+from rpeg.ir.rules import violations
 from rpeg.ir.rules.codes import Code
-from rpeg.ir.settings import Kind, Python, Setting, python_value
-from rpeg.ir.signature import SCOPES, Scope, Signature
-from rpeg.ir.types import NEXT, ScopedType, UnknownType, WeightsType, is_unknown
-from rpeg.ir.violations import RuleBroken, Violation
+from rpeg.ir.rules.settings import setting_violations
+from rpeg.ir.rules.violations import RuleBroken, Violation
+from rpeg.ir.text.assembly import parse_settings, parse_values, print_settings
+from rpeg.ir.text.naming import name_of, shown, trajectories_of
+from rpeg.ir.types.attributes import plain
+from rpeg.ir.types.values import NEXT, ScopedType, UnknownType, WeightsType, is_unknown
+from rpeg.ir.vocabulary.patterns import Operand, Pattern, describe
+from rpeg.ir.vocabulary.settings import Kind, Python, Setting, python_value
+from rpeg.ir.vocabulary.signature import SCOPES, Scope, Signature
 
 # ---- definition helpers --------------------------------------------------------------------------
 

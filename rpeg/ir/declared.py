@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Operation
 
-from rpeg.ir.locations import own_place
+from rpeg.ir.text.locations import own_place
 
 DECLARATIONS = ("rpeg.model", "rpeg.data", "rpeg.verifier", "rpeg.tool", "rpeg.state")
 

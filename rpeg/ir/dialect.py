@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from xdsl.ir import Dialect
 
-from rpeg.ir.attributes import BytesAttr, RecordAttr, SecondsAttr
 from rpeg.ir.base import CheckedOp
-from rpeg.ir.batch_types import BATCHES
-from rpeg.ir.buffer_type import BufferType
 from rpeg.ir.ops import (
     buffers,
     declare,
@@ -24,7 +21,10 @@ from rpeg.ir.ops import (
     streams,
     updates,
 )
-from rpeg.ir.types import TYPES
+from rpeg.ir.types.attributes import BytesAttr, RecordAttr, SecondsAttr
+from rpeg.ir.types.batches import BATCHES
+from rpeg.ir.types.buffer import BufferType
+from rpeg.ir.types.values import TYPES
 
 ALGORITHM = (
     declare,

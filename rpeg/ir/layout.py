@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import prod
 
-from rpeg.ir.attributes import RecordAttr
-from rpeg.ir.settings import python_value
+from rpeg.ir.types.attributes import RecordAttr
+from rpeg.ir.vocabulary.settings import python_value
 
 AXES = ("tp", "pp", "cp", "dp")
 """The axes whose widths multiply to the processes of a group."""

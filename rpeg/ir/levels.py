@@ -14,17 +14,17 @@ from typing import Literal
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation
 
-from rpeg.ir.batch_types import BATCHES
-from rpeg.ir.buffer_type import BufferType
 from rpeg.ir.dialect import ALGORITHM, PLACED, PLANS, Rpeg
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.ops.movement import CLAUSES, POOL
 from rpeg.ir.ops.sampling import PoisonOp
 from rpeg.ir.rrt import ObjectType, Rrt
 from rpeg.ir.rsched import TASK, Rsched
+from rpeg.ir.rules.violations import Violation
 from rpeg.ir.stages import STAGE
-from rpeg.ir.types import TYPES, UnknownType
-from rpeg.ir.violations import Violation
+from rpeg.ir.types.batches import BATCHES
+from rpeg.ir.types.buffer import BufferType
+from rpeg.ir.types.values import TYPES, UnknownType
 
 LevelName = Literal["L0", "L1", "L2", "L3"]
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from xdsl.ir import Operation, SSAValue
 
-from rpeg.ir.naming import trajectories_of
 from rpeg.ir.ops.regions import CollectOp
 from rpeg.ir.ops.sampling import GenerateOp
-from rpeg.ir.types import ResponseFieldType, TrajectoriesType
+from rpeg.ir.text.naming import trajectories_of
+from rpeg.ir.types.values import ResponseFieldType, TrajectoriesType
 
 
 def reported_rewards(step: Operation) -> Iterator[tuple[SSAValue, list[SSAValue]]]:

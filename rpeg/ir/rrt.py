@@ -49,19 +49,19 @@ from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, NoTerminator, SymbolOpInterface
 
-from rpeg.ir import violations
-from rpeg.ir.assembly import parse_value
 from rpeg.ir.base import CheckedOp
 from rpeg.ir.declared import symbol_name
 from rpeg.ir.instructions import ANY, CONSTANTS, INSTRUCTIONS, Instruction
-from rpeg.ir.program_rules import (
+from rpeg.ir.rules import violations
+from rpeg.ir.rules.program import (
     cache_violations,
     name_violations,
     setting_violations,
     thing_violations,
 )
-from rpeg.ir.program_shape import layout_violations, order_violations
-from rpeg.ir.violations import Violation, hint
+from rpeg.ir.rules.program_shape import layout_violations, order_violations
+from rpeg.ir.rules.violations import Violation, hint
+from rpeg.ir.text.assembly import parse_value
 
 
 @irdl_attr_definition

@@ -19,9 +19,9 @@ from rpeg.ir.ops.movement import PublishOp, pool_of
 from rpeg.ir.ops.regions import EveryOp
 from rpeg.ir.ops.sampling import GetOp
 from rpeg.ir.ops.updates import KlControllerOp, UpdateOp
-from rpeg.ir.rank_rules import groups_of
-from rpeg.ir.types import symbol_text
-from rpeg.ir.violations import Violation, hint
+from rpeg.ir.rules.ranks import groups_of
+from rpeg.ir.rules.violations import Violation, hint
+from rpeg.ir.types.values import symbol_text
 
 TASK = "task"
 """The attribute that labels an operation of the step."""

@@ -10,8 +10,8 @@ from xdsl.ir import Operation
 from rpeg.ir.base import RpegOp
 from rpeg.ir.declared import step_of
 from rpeg.ir.ops.updates import UpdateOp
-from rpeg.ir.signature import Scope
-from rpeg.ir.types import WeightsType
+from rpeg.ir.types.values import WeightsType
+from rpeg.ir.vocabulary.signature import Scope
 
 STAGE = "stage"
 """The attribute that names a stage; value names are only hints and need not survive other tools."""

@@ -8,8 +8,8 @@ import math
 from xdsl.dialects.builtin import ArrayAttr, FloatAttr, StringAttr
 from xdsl.ir import Attribute
 
-from rpeg.ir.attributes import RecordAttr
-from rpeg.ir.settings import python_value
+from rpeg.ir.types.attributes import RecordAttr
+from rpeg.ir.vocabulary.settings import python_value
 
 
 def quoted(text: str) -> str:

@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 import rpeg
 from rpeg.ir.rrt import ProgramOp
-from rpeg.ir.settings import python_value
+from rpeg.ir.vocabulary.settings import python_value
 from rpeg.lowering.python import Origin, pipeline_name, program_text
 
 

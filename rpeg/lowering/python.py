@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 import rpeg
-from rpeg.ir.attributes import RecordAttr
 from rpeg.ir.instructions import RECORDS
 from rpeg.ir.rrt import CallOp, ConstantOp, EveryOp, LoopOp, ProgramOp, RoundsOp
-from rpeg.ir.settings import python_value
+from rpeg.ir.types.attributes import RecordAttr
+from rpeg.ir.vocabulary.settings import python_value
 from rpeg.lowering.literals import literal, quoted
 from rpeg.lowering.naming import PythonNames
 

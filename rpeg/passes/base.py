@@ -13,15 +13,15 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.traits import is_side_effect_free
 
-from rpeg.ir.attributes import RecordAttr
-from rpeg.ir.diagnostics import Position
 from rpeg.ir.levels import LevelName, level_violations
 from rpeg.ir.ops.declare import AllowOp, DeclareOp, ExpectOp, PipelineOp
 from rpeg.ir.ops.plan import PlaceOp
 from rpeg.ir.ops.step import StepOp
-from rpeg.ir.sources import position_of
+from rpeg.ir.rules.violations import WHOLE, Anchor
 from rpeg.ir.stages import stages, value_names
-from rpeg.ir.violations import WHOLE, Anchor
+from rpeg.ir.text.diagnostics import Position
+from rpeg.ir.text.sources import position_of
+from rpeg.ir.types.attributes import RecordAttr
 from rpeg.passes.legality import Condition, Legality, reasons
 from rpeg.passes.statistics import Meanings, Statistics
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, SSAValue
 
-from rpeg.ir.attributes import RecordAttr, plain
 from rpeg.ir.declared import declaration
 from rpeg.ir.ops.declare import DataOp, DeclareOp, ModelOp, StateOp, VerifierOp
 from rpeg.ir.ops.movement import PublishOp, model_of
@@ -13,7 +12,8 @@ from rpeg.ir.ops.sampling import GenerateOp, LogprobOp, ValuesOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.rrt import CallOp, class_of
 from rpeg.ir.stages import stages
-from rpeg.ir.types import TrajectoriesType
+from rpeg.ir.types.attributes import RecordAttr, plain
+from rpeg.ir.types.values import TrajectoriesType
 from rpeg.passes.layouts import bound_of
 from rpeg.passes.programs import Cannot, Program
 

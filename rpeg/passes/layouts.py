@@ -7,18 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from xdsl.dialects.builtin import FileLineColLoc
 from xdsl.ir import Attribute
 
-from rpeg.ir.attributes import RecordAttr
 from rpeg.ir.base import RpegOp
 from rpeg.ir.layout import later, size_of, width_of, zero_of
-from rpeg.ir.locations import plan_line
 from rpeg.ir.ops.effects import EvalLossOp
 from rpeg.ir.ops.movement import CLAUSES, clause_of, model_of, pool_of
 from rpeg.ir.ops.sampling import LogprobOp, ScoreOp, ValuesOp
 from rpeg.ir.ops.updates import UpdateOp
-from rpeg.ir.records import CLAUSES as ROWS
-from rpeg.ir.settings import Python, python_value
+from rpeg.ir.rules.violations import setting
 from rpeg.ir.stages import stage_name
-from rpeg.ir.violations import setting
+from rpeg.ir.text.locations import plan_line
+from rpeg.ir.types.attributes import RecordAttr
+from rpeg.ir.vocabulary.records import CLAUSES as ROWS
+from rpeg.ir.vocabulary.settings import Python, python_value
 from rpeg.passes.base import Problem
 from rpeg.passes.layout_names import layout_name
 

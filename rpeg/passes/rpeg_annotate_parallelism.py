@@ -10,11 +10,8 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.rewriter import InsertPoint
 
-from rpeg.ir.attributes import RecordAttr, plain
 from rpeg.ir.base import RpegOp
-from rpeg.ir.checks import record_violations
 from rpeg.ir.layout import contradictions, later, size_of
-from rpeg.ir.locations import place_by
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.ops.effects import EvalOp
 from rpeg.ir.ops.movement import POOL, PublishOp, RanksOp, model_of
@@ -22,9 +19,12 @@ from rpeg.ir.ops.plan import PlaceOp, PlanOp
 from rpeg.ir.ops.sampling import GenerateOp, ScoreOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.ops.updates import UpdateOp
-from rpeg.ir.records import CLAUSES
+from rpeg.ir.rules.settings import record_violations
 from rpeg.ir.stages import stage_name, stages
-from rpeg.ir.types import WeightsType
+from rpeg.ir.text.locations import place_by
+from rpeg.ir.types.attributes import RecordAttr, plain
+from rpeg.ir.types.values import WeightsType
+from rpeg.ir.vocabulary.records import CLAUSES
 from rpeg.passes.base import Levels, PassRefused, Problem, RpegPass, erase, pipelines, step
 from rpeg.passes.statistics import Meanings
 

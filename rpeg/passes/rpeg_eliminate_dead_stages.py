@@ -14,9 +14,9 @@ from rpeg.ir.ops.declare import DeclareOp, PipelineOp
 from rpeg.ir.ops.regions import CollectOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.reported import reported_rewards
+from rpeg.ir.rules.violations import hint
 from rpeg.ir.stages import stage_name, stages
-from rpeg.ir.types import CursorType
-from rpeg.ir.violations import hint
+from rpeg.ir.types.values import CursorType
 from rpeg.passes.base import PassRefused, Problem, RpegPass, erase, pipelines, step, tidied
 from rpeg.passes.legality import Condition, Legality, Reason, legal, reasons
 from rpeg.passes.liveness import Needed, needed

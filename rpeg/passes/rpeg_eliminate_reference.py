@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from rpeg.ir.ops.losses import KlLossOp
 from rpeg.ir.ops.rewards import KlPenaltyOp
 from rpeg.ir.ops.updates import UpdateOp
-from rpeg.ir.types import TokenFieldType
+from rpeg.ir.types.values import TokenFieldType
 from rpeg.passes.base import RpegPass, tidied
 from rpeg.passes.legality import Condition, Legality, Reason, legal
 from rpeg.passes.statistics import Meanings

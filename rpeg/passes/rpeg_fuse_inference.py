@@ -16,8 +16,8 @@ from rpeg.ir.ops.movement import clause_of, model_of
 from rpeg.ir.ops.sampling import GetOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.ops.updates import UpdateOp
-from rpeg.ir.settings import python_value
 from rpeg.ir.stages import stage_name, stages
+from rpeg.ir.vocabulary.settings import python_value
 from rpeg.passes.base import Levels, RpegPass, erase, pipelines, step
 from rpeg.passes.layouts import bound_of
 from rpeg.passes.legality import Condition, Legality, Reason, legal

@@ -11,7 +11,6 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import InsertPoint
 
-from rpeg.ir.attributes import SOURCE_HASH, RecordAttr, plain
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.declare import DeclareOp, ModelOp, PipelineOp
 from rpeg.ir.ops.movement import PublishOp, RanksOp
@@ -21,6 +20,7 @@ from rpeg.ir.ops.step import StepOp
 from rpeg.ir.rrt import CallOp, LoopOp, ProgramOp
 from rpeg.ir.rsched import SequenceOp, labelled
 from rpeg.ir.stages import stages
+from rpeg.ir.types.attributes import SOURCE_HASH, RecordAttr, plain
 from rpeg.passes.base import Levels, PassRefused, Problem, RpegPass, erase, pipelines, step
 from rpeg.passes.declarations import Declarations
 from rpeg.passes.layouts import clause_problems, layout_of, settings_of, title_of

@@ -16,8 +16,8 @@ from rpeg.ir.ops.regions import EveryOp
 from rpeg.ir.ops.sampling import GetOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.ops.updates import UpdateOp
-from rpeg.ir.rank_rules import groups_of
 from rpeg.ir.rsched import TASK, EdgeOp, SequenceOp, TaskOp, dependences, label_of, uses
+from rpeg.ir.rules.ranks import groups_of
 from rpeg.ir.stages import stage_name
 from rpeg.passes.base import Levels, PassRefused, RpegPass, pipelines, step
 from rpeg.passes.statistics import Meanings

@@ -14,11 +14,11 @@ from xdsl.passes import ModulePass, PassPipeline
 
 from rpeg.frontend import Loaded, load
 from rpeg.frontend.overrides import parse_overrides
-from rpeg.ir.diagnostics import Diagnostic, DiagnosticsError, Position
 from rpeg.ir.ops.declare import PipelineOp
-from rpeg.ir.parse import parse_module
-from rpeg.ir.sources import Sources
-from rpeg.ir.verify import diagnose
+from rpeg.ir.rules.verify import diagnose
+from rpeg.ir.text.diagnostics import Diagnostic, DiagnosticsError, Position
+from rpeg.ir.text.parse import parse_module
+from rpeg.ir.text.sources import Sources
 from rpeg.lowering.package import programs
 from rpeg.passes import PASSES
 from rpeg.passes.base import PassRefused, pipelines

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rpeg.ir.diagnostics import Diagnostic, Position, has_errors, show
+from rpeg.ir.text.diagnostics import Diagnostic, Position, has_errors, show
 
 OK, FAILED, USAGE = 0, 1, 2
 

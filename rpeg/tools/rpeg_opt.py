@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rpeg.ir.diagnostics import Diagnostic, DiagnosticsError, has_errors, show
+from rpeg.ir.text.diagnostics import Diagnostic, DiagnosticsError, has_errors, show
 from rpeg.tools.console import FAILED, USAGE, Failure, Source, read, standard_input
 from rpeg.tools.opt.arguments import SEPARATORS, parser
 from rpeg.tools.opt.chunks import Chunk, split, whole

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rpeg.fit import Counts, misfits
-from rpeg.ir.diagnostics import Diagnostic, Severity
 from rpeg.ir.layout import width_of
 from rpeg.ir.ops.declare import DataOp, DeclareOp, ModelOp, PipelineOp
-from rpeg.ir.sources import Sources
+from rpeg.ir.rules.violations import setting
 from rpeg.ir.stages import stages
-from rpeg.ir.violations import setting
+from rpeg.ir.text.diagnostics import Diagnostic, Severity
+from rpeg.ir.text.sources import Sources
 from rpeg.passes.layouts import layout_of
 from rpeg.resources import found, resource
 from rpeg.tools.console import Source

@@ -9,7 +9,7 @@ import pytest
 
 from rpeg.frontend import check, load
 from rpeg.ir.ops.losses import COVERS
-from rpeg.ir.staleness import WORDS
+from rpeg.ir.rules.staleness import WORDS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "staleness.md").read_text(encoding="utf-8")
 SNIPPETS = dict(re.findall(r"<!-- check: ([^\n]+) -->\n```\n(.*?)```", PAGE, re.S))

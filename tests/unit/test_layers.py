@@ -96,8 +96,8 @@ def test_every_part_has_a_place() -> None:
 @pytest.mark.parametrize(
     ("importer", "target"),
     [
-        ("rpeg.ir.types", "rpeg.passes.fuse"),
-        ("rpeg.runtime.trainer", "rpeg.ir.types"),
+        ("rpeg.ir.types.values", "rpeg.passes.fuse"),
+        ("rpeg.runtime.trainer", "rpeg.ir.types.values"),
         ("rpeg.interp.step", "rpeg.runtime.engine"),
         ("rpeg.interp.step", "rpeg.runtime.engine.embedded"),
         ("rpeg.interp.step", "rpeg.runtime.trainer"),
@@ -117,9 +117,9 @@ def test_upward_imports_are_found(importer: str, target: str) -> None:
         ("rpeg.tools.rpeg", "rpeg.runtime.start"),
         ("rpeg.interp.step", "rpeg.runtime.losses.clip"),
         ("rpeg.interp.step", "rpeg.runtime.engine.philox.gumbel"),
-        ("rpeg.passes.fuse", "rpeg.ir.types"),
+        ("rpeg.passes.fuse", "rpeg.ir.types.values"),
         ("rpeg.ir.clusters", "rpeg.resources.folder"),
-        ("rpeg.ir.types", "rpeg.__version__"),
+        ("rpeg.ir.types.values", "rpeg.__version__"),
     ],
 )
 def test_downward_imports_pass(importer: str, target: str) -> None:
@@ -141,7 +141,10 @@ def foreign(source: str) -> list[str]:
 
 
 def test_generated_programs_import_the_runtime_only() -> None:
-    assert foreign("from rpeg.ir import types\nimport torch") == ["rpeg.ir.types", "torch"]
+    assert foreign("from rpeg.ir.types import values\nimport torch") == [
+        "rpeg.ir.types.values",
+        "torch",
+    ]
     assert foreign("import os\nfrom rpeg import runtime as rt") == []
     for path in sorted((ROOT / "tests" / "golden").rglob("program_*.py")):
         assert foreign(path.read_text(encoding="utf-8")) == [], path

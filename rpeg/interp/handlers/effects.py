@@ -15,8 +15,8 @@ from rpeg.interp.rectangle import Rectangle
 from rpeg.interp.sampler import SamplingSettings
 from rpeg.interp.values import Weights
 from rpeg.interp.writer import Writer
-from rpeg.ir.naming import name_of
 from rpeg.ir.ops import effects as ops
+from rpeg.ir.text.naming import name_of
 from rpeg.runtime import losses
 from rpeg.runtime.data import DemoData, PairData, PromptData
 from rpeg.runtime.trajectories import Pairs

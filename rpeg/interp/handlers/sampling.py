@@ -20,10 +20,10 @@ from rpeg.interp.tools import Tool
 from rpeg.interp.values import Cursor, OnPolicy, Weights
 from rpeg.interp.versions import Window, filled
 from rpeg.interp.writer import Writer
-from rpeg.ir.naming import name_of
 from rpeg.ir.ops import sampling as ops
-from rpeg.ir.staleness import WORDS
-from rpeg.ir.types import TrajectoriesType
+from rpeg.ir.rules.staleness import WORDS
+from rpeg.ir.text.naming import name_of
+from rpeg.ir.types.values import TrajectoriesType
 from rpeg.runtime.batches.spelling import spelled
 from rpeg.runtime.trajectories import Demos, Pairs, Prompts, Trajectories
 from rpeg.runtime.verifiers import Verifier

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rpeg.interp.l1.rows import Chunks, concatenated, count, select
-from rpeg.ir.buffer_type import BufferType
+from rpeg.ir.types.buffer import BufferType
 from rpeg.runtime.trajectories import Trajectories
 
 Values = tuple[object, ...]

@@ -14,12 +14,12 @@ from rpeg.interp.l1.frame import PlacedFrame
 from rpeg.interp.l1.timing import Task, Timing
 from rpeg.interp.values import Weights
 from rpeg.interp.world import World
-from rpeg.ir.buffer_type import BufferType
-from rpeg.ir.naming import name_of
 from rpeg.ir.ops.buffers import PopOp, PushOp
 from rpeg.ir.ops.movement import PublishOp, ReshardOp, TransferOp, pool_of
 from rpeg.ir.ops.sampling import StaleOp
 from rpeg.ir.ops.step import StepOp
+from rpeg.ir.text.naming import name_of
+from rpeg.ir.types.buffer import BufferType
 from rpeg.runtime.recordings.recording import StepRecord
 
 MOVEMENT = PublishOp | ReshardOp | TransferOp

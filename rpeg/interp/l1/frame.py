@@ -14,10 +14,10 @@ from rpeg.interp.l1.rows import Chunk, ChunkedTerm, Chunks, join, merge, select
 from rpeg.interp.l1.shards import Home, home
 from rpeg.interp.l1.timing import Timing
 from rpeg.interp.rectangle import Rectangle
-from rpeg.ir.naming import trajectories_of
 from rpeg.ir.ops.movement import clause_of, pool_of
 from rpeg.ir.ops.streams import ENDS, JoinOp
-from rpeg.ir.settings import python_value
+from rpeg.ir.text.naming import trajectories_of
+from rpeg.ir.vocabulary.settings import python_value
 from rpeg.runtime.recordings.recording import StepRecord
 
 

@@ -23,10 +23,10 @@ from rpeg.interp.l1.timing import InOrder, Timing
 from rpeg.interp.machine import Interpreter
 from rpeg.interp.oracle import TrajectoryOracle
 from rpeg.interp.world import World
-from rpeg.ir.buffer_type import BufferType
 from rpeg.ir.ops.buffers import PopOp, PushOp
 from rpeg.ir.ops.sampling import StaleOp
-from rpeg.ir.rank_rules import groups_of
+from rpeg.ir.rules.ranks import groups_of
+from rpeg.ir.types.buffer import BufferType
 from rpeg.runtime.recordings.recording import Recording
 
 

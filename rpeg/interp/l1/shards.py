@@ -9,8 +9,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from rpeg.ir.attributes import RecordAttr
 from rpeg.ir.layout import size_of, width_of, zero_of
+from rpeg.ir.types.attributes import RecordAttr
 from rpeg.sharding.boxes import Box, Held, NotHeldError, Shape, Sharding, move, transfers
 from rpeg.sharding.decoder import Decoder, Split
 

@@ -12,15 +12,15 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, traits_def, var_result_def
 from xdsl.traits import Pure
 
-from rpeg.ir import violations
 from rpeg.ir.base import Flow, RpegOp, gives, many, operand, required
-from rpeg.ir.buffer_type import BufferType
-from rpeg.ir.naming import name_of
-from rpeg.ir.patterns import Pattern
-from rpeg.ir.settings import INT
-from rpeg.ir.signature import Scope
-from rpeg.ir.types import TrajectoriesType
-from rpeg.ir.violations import Violation
+from rpeg.ir.rules import violations
+from rpeg.ir.rules.violations import Violation
+from rpeg.ir.text.naming import name_of
+from rpeg.ir.types.buffer import BufferType
+from rpeg.ir.types.values import TrajectoriesType
+from rpeg.ir.vocabulary.patterns import Pattern
+from rpeg.ir.vocabulary.settings import INT
+from rpeg.ir.vocabulary.signature import Scope
 
 ROWS = "traj | tok | seq"
 

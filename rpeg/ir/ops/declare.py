@@ -21,20 +21,29 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, NoTerminator, SymbolOpInterface, SymbolTable
 
-from rpeg.ir import violations
-from rpeg.ir.assembly import parse_settings, print_settings
-from rpeg.ir.attributes import RecordAttr, SecondsAttr, plain
 from rpeg.ir.base import CheckedOp, Held, maybe, required, setting
-from rpeg.ir.checks import record_violations, setting_violations
 from rpeg.ir.declared import declarations, pipeline_of, step_of, symbol_name
-from rpeg.ir.model_rules import enough_layers
-from rpeg.ir.patterns import operands
-from rpeg.ir.records import ALLOW, EXPECT, RULES, SCHEMES
-from rpeg.ir.settings import DURATION, FLOAT, INT, TEXT, Setting, python_value, record, word
-from rpeg.ir.signature import Signature
-from rpeg.ir.staleness import old_spans_violations
-from rpeg.ir.types import WeightsType, symbol_text
-from rpeg.ir.violations import Violation, hint
+from rpeg.ir.rules import violations
+from rpeg.ir.rules.models import enough_layers
+from rpeg.ir.rules.settings import record_violations, setting_violations
+from rpeg.ir.rules.staleness import old_spans_violations
+from rpeg.ir.rules.violations import Violation, hint
+from rpeg.ir.text.assembly import parse_settings, print_settings
+from rpeg.ir.types.attributes import RecordAttr, SecondsAttr, plain
+from rpeg.ir.types.values import WeightsType, symbol_text
+from rpeg.ir.vocabulary.patterns import operands
+from rpeg.ir.vocabulary.records import ALLOW, EXPECT, RULES, SCHEMES
+from rpeg.ir.vocabulary.settings import (
+    DURATION,
+    FLOAT,
+    INT,
+    TEXT,
+    Setting,
+    python_value,
+    record,
+    word,
+)
+from rpeg.ir.vocabulary.signature import Signature
 
 
 @irdl_op_definition

@@ -6,15 +6,15 @@ from typing import ClassVar
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition
 
-from rpeg.ir import violations
 from rpeg.ir.base import RpegOp, gives, many, maybe, operand, optional, required, setting
-from rpeg.ir.naming import shown
 from rpeg.ir.ops.sampling import LANGUAGE_MODEL
 from rpeg.ir.ops.updates import TRAINABLE
-from rpeg.ir.settings import FLOAT, INT, TEXT
-from rpeg.ir.signature import Scope
-from rpeg.ir.types import DataType, MetricType, WeightsType
-from rpeg.ir.violations import Violation
+from rpeg.ir.rules import violations
+from rpeg.ir.rules.violations import Violation
+from rpeg.ir.text.naming import shown
+from rpeg.ir.types.values import DataType, MetricType, WeightsType
+from rpeg.ir.vocabulary.settings import FLOAT, INT, TEXT
+from rpeg.ir.vocabulary.signature import Scope
 
 
 @irdl_op_definition

@@ -7,12 +7,12 @@ from xdsl.irdl import irdl_op_definition, region_def, traits_def, var_result_def
 from xdsl.traits import NoTerminator, Pure
 
 from rpeg.ir.base import CheckedOp, Flow, RpegOp
-from rpeg.ir.naming import name_of
 from rpeg.ir.ops.movement import clause_of, pool_of
 from rpeg.ir.ops.sampling import LogprobOp, ScoreOp, ValuesOp
-from rpeg.ir.patterns import Pattern
+from rpeg.ir.rules.violations import Violation
 from rpeg.ir.stages import stage_name
-from rpeg.ir.violations import Violation
+from rpeg.ir.text.naming import name_of
+from rpeg.ir.vocabulary.patterns import Pattern
 
 CHUNKED = ("par", "mb")
 """Clauses that say which rows a process has, and how many at once."""

@@ -7,12 +7,12 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, traits_def
 from xdsl.traits import Pure
 
-from rpeg.ir import violations
 from rpeg.ir.base import RpegOp, gives, index_name, maybe, operand, optional, required, setting
-from rpeg.ir.naming import name_of, trajectories_of
-from rpeg.ir.settings import FLOAT, word
-from rpeg.ir.types import LossType, TokenFieldType, TrajectoriesType, is_unknown
-from rpeg.ir.violations import Violation
+from rpeg.ir.rules import violations
+from rpeg.ir.rules.violations import Violation
+from rpeg.ir.text.naming import name_of, trajectories_of
+from rpeg.ir.types.values import LossType, TokenFieldType, TrajectoriesType, is_unknown
+from rpeg.ir.vocabulary.settings import FLOAT, word
 
 COVERS: Mapping[str, int] = {"weighted": 8, "anchored at behaviour": 1, "uncorrected": 0}
 """How many steps of staleness a policy loss tolerates, by its correction.

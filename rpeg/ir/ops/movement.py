@@ -10,12 +10,12 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure, SymbolOpInterface
 
-from rpeg.ir.attributes import RecordAttr
 from rpeg.ir.base import CheckedOp, RpegOp, gives, operand
 from rpeg.ir.declared import symbol_name
-from rpeg.ir.signature import Scope
-from rpeg.ir.types import WeightsType
-from rpeg.ir.violations import Violation
+from rpeg.ir.rules.violations import Violation
+from rpeg.ir.types.attributes import RecordAttr
+from rpeg.ir.types.values import WeightsType
+from rpeg.ir.vocabulary.signature import Scope
 
 POOL = "pool"
 """The attribute of a stage that names its process group."""

@@ -19,16 +19,16 @@ from xdsl.irdl import (
 )
 from xdsl.traits import NoTerminator, SymbolOpInterface
 
-from rpeg.ir import violations
-from rpeg.ir.attributes import RecordAttr
 from rpeg.ir.base import CheckedOp
-from rpeg.ir.checks import record_violations
 from rpeg.ir.clusters import Cluster, ClusterError, load_cluster
 from rpeg.ir.declared import symbol_name
-from rpeg.ir.records import CLAUSES, POOLS
-from rpeg.ir.settings import python_value
-from rpeg.ir.types import symbol_text
-from rpeg.ir.violations import Violation, hint
+from rpeg.ir.rules import violations
+from rpeg.ir.rules.settings import record_violations
+from rpeg.ir.rules.violations import Violation, hint
+from rpeg.ir.types.attributes import RecordAttr
+from rpeg.ir.types.values import symbol_text
+from rpeg.ir.vocabulary.records import CLAUSES, POOLS
+from rpeg.ir.vocabulary.settings import python_value
 
 
 @irdl_op_definition
@@ -124,7 +124,7 @@ class PlaceOp(CheckedOp):
         return next((c for c in self.clauses if c.kind == kind), None)
 
     def rules(self) -> Iterator[Violation]:
-        from rpeg.ir.plan_rules import place_violations
+        from rpeg.ir.rules.plan import place_violations
 
         misfits = {i: list(self._misfits(i, c)) for i, c in enumerate(self.clauses)}
         yield from (v for found in misfits.values() for v in found)
@@ -177,7 +177,7 @@ class PlanOp(CheckedOp):
         return next((p for p in self.pools if p.title == name), None)
 
     def rules(self) -> Iterator[Violation]:
-        from rpeg.ir.plan_rules import plan_violations
+        from rpeg.ir.rules.plan import plan_violations
 
         try:
             load_cluster(self.cluster.data)

@@ -8,12 +8,12 @@ from typing import ClassVar
 
 from xdsl.irdl import irdl_op_definition
 
-from rpeg.ir import violations
 from rpeg.ir.base import RpegOp, gives, operand, required, setting
 from rpeg.ir.ops.losses import LossOp
-from rpeg.ir.settings import FLOAT
-from rpeg.ir.types import TokenFieldType
-from rpeg.ir.violations import Violation
+from rpeg.ir.rules import violations
+from rpeg.ir.rules.violations import Violation
+from rpeg.ir.types.values import TokenFieldType
+from rpeg.ir.vocabulary.settings import FLOAT
 
 
 class PairLossOp(LossOp):

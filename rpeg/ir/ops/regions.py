@@ -13,13 +13,11 @@ from xdsl.irdl import (
 )
 from xdsl.traits import IsTerminator, NoTerminator
 
-from rpeg.ir import violations
 from rpeg.ir.base import CheckedOp, Flow, RpegOp, many, operand, required, setting
-from rpeg.ir.naming import name_of, trajectories_of
-from rpeg.ir.patterns import Pattern
-from rpeg.ir.settings import INT, word
-from rpeg.ir.signature import Scope
-from rpeg.ir.types import (
+from rpeg.ir.rules import violations
+from rpeg.ir.rules.violations import Violation
+from rpeg.ir.text.naming import name_of, trajectories_of
+from rpeg.ir.types.values import (
     CursorType,
     ResponseFieldType,
     TokenFieldType,
@@ -27,7 +25,9 @@ from rpeg.ir.types import (
     UnknownType,
     is_unknown,
 )
-from rpeg.ir.violations import Violation
+from rpeg.ir.vocabulary.patterns import Pattern
+from rpeg.ir.vocabulary.settings import INT, word
+from rpeg.ir.vocabulary.signature import Scope
 
 STATES = "model | opt | cursor | state | buffer"
 

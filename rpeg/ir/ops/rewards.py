@@ -7,7 +7,6 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, traits_def
 from xdsl.traits import Pure
 
-from rpeg.ir import violations
 from rpeg.ir.base import (
     RpegOp,
     gives,
@@ -19,17 +18,18 @@ from rpeg.ir.base import (
     required,
     setting,
 )
-from rpeg.ir.naming import name_of, trajectories_of
 from rpeg.ir.ops.sampling import GenerateOp
-from rpeg.ir.settings import FLOAT, FLOAT_OR_STATE, list_of, word
-from rpeg.ir.signature import Scope
-from rpeg.ir.types import (
+from rpeg.ir.rules import violations
+from rpeg.ir.rules.violations import Violation
+from rpeg.ir.text.naming import name_of, trajectories_of
+from rpeg.ir.types.values import (
     ResponseFieldType,
     TokenFieldType,
     TrajectoriesType,
     is_unknown,
 )
-from rpeg.ir.violations import Violation
+from rpeg.ir.vocabulary.settings import FLOAT, FLOAT_OR_STATE, list_of, word
+from rpeg.ir.vocabulary.signature import Scope
 
 
 def _token(field: Attribute) -> TokenFieldType:

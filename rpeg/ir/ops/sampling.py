@@ -10,9 +10,6 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 
-from rpeg.ir import violations
-from rpeg.ir.assembly import parse_settings, print_settings
-from rpeg.ir.attributes import plain
 from rpeg.ir.base import (
     RpegOp,
     gives,
@@ -24,17 +21,18 @@ from rpeg.ir.base import (
     required,
     setting,
 )
-from rpeg.ir.batch_types import DemosType, PairsType, PromptsType
 from rpeg.ir.declared import declaration
-from rpeg.ir.model_rules import same_tokens
-from rpeg.ir.naming import name_of
 from rpeg.ir.ops.declare import DeclareOp, allowed_staleness
-from rpeg.ir.records import BOUND, OLD_SPANS, OVERFLOW
+from rpeg.ir.rules import violations
 from rpeg.ir.rules.codes import Code
-from rpeg.ir.settings import FLOAT, INT, TEXT, list_of, word
-from rpeg.ir.signature import Scope
-from rpeg.ir.staleness import WORDS, old_spans_violations
-from rpeg.ir.types import (
+from rpeg.ir.rules.models import same_tokens
+from rpeg.ir.rules.staleness import WORDS, old_spans_violations
+from rpeg.ir.rules.violations import Violation
+from rpeg.ir.text.assembly import parse_settings, print_settings
+from rpeg.ir.text.naming import name_of
+from rpeg.ir.types.attributes import plain
+from rpeg.ir.types.batches import DemosType, PairsType, PromptsType
+from rpeg.ir.types.values import (
     CursorType,
     DataType,
     FlowType,
@@ -48,7 +46,9 @@ from rpeg.ir.types import (
     WeightsType,
     symbol_text,
 )
-from rpeg.ir.violations import Violation
+from rpeg.ir.vocabulary.records import BOUND, OLD_SPANS, OVERFLOW
+from rpeg.ir.vocabulary.settings import FLOAT, INT, TEXT, list_of, word
+from rpeg.ir.vocabulary.signature import Scope
 
 LANGUAGE_MODEL = "model.policy | model.actor_critic"
 SCORER = (

@@ -10,13 +10,13 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import NoTerminator
 
-from rpeg.ir import violations
 from rpeg.ir.base import CheckedOp
-from rpeg.ir.buffer_type import BufferType
 from rpeg.ir.ops.regions import YieldOp
-from rpeg.ir.patterns import describe
-from rpeg.ir.types import CursorType, OptimizerType, StateType, WeightsType, is_unknown
-from rpeg.ir.violations import Violation
+from rpeg.ir.rules import violations
+from rpeg.ir.rules.violations import Violation
+from rpeg.ir.types.buffer import BufferType
+from rpeg.ir.types.values import CursorType, OptimizerType, StateType, WeightsType, is_unknown
+from rpeg.ir.vocabulary.patterns import describe
 
 KEPT: tuple[type[Attribute], ...] = (
     WeightsType,

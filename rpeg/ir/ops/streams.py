@@ -11,17 +11,17 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import irdl_op_definition, traits_def
 from xdsl.traits import Pure
 
-from rpeg.ir import violations
 from rpeg.ir.base import RpegOp, gives, maybe, operand, setting
 from rpeg.ir.declared import place_in_file
-from rpeg.ir.naming import name_of
 from rpeg.ir.ops.buffers import PushOp
 from rpeg.ir.ops.fuse import FuseOp
 from rpeg.ir.ops.updates import UpdateOp
-from rpeg.ir.settings import INT, word
-from rpeg.ir.signature import SCOPES, Scope
+from rpeg.ir.rules import violations
+from rpeg.ir.rules.violations import Violation
 from rpeg.ir.stages import scope_of
-from rpeg.ir.violations import Violation
+from rpeg.ir.text.naming import name_of
+from rpeg.ir.vocabulary.settings import INT, word
+from rpeg.ir.vocabulary.signature import SCOPES, Scope
 
 ROWS = "traj | tok | seq"
 ENDS = UpdateOp | PushOp

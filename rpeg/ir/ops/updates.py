@@ -8,7 +8,6 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import irdl_op_definition, opt_prop_def, traits_def
 from xdsl.traits import Pure
 
-from rpeg.ir import violations
 from rpeg.ir.base import (
     RpegOp,
     gives,
@@ -20,15 +19,15 @@ from rpeg.ir.base import (
     required,
     setting,
 )
-from rpeg.ir.batch_types import PairsType
 from rpeg.ir.declared import declaration, place_in_file
-from rpeg.ir.model_rules import like_trunks
-from rpeg.ir.naming import name_of, trajectories_of
 from rpeg.ir.ops.losses import LossOp
 from rpeg.ir.ops.preference import DpoOp, PairLossOp
-from rpeg.ir.settings import BOOL, FLOAT, INT, word
-from rpeg.ir.signature import Scope
-from rpeg.ir.types import (
+from rpeg.ir.rules import violations
+from rpeg.ir.rules.models import like_trunks
+from rpeg.ir.rules.violations import Violation
+from rpeg.ir.text.naming import name_of, trajectories_of
+from rpeg.ir.types.batches import PairsType
+from rpeg.ir.types.values import (
     NEXT,
     LossType,
     OptimizerType,
@@ -36,7 +35,8 @@ from rpeg.ir.types import (
     WeightsType,
     symbol_text,
 )
-from rpeg.ir.violations import Violation
+from rpeg.ir.vocabulary.settings import BOOL, FLOAT, INT, word
+from rpeg.ir.vocabulary.signature import Scope
 
 TRAINABLE = "model.policy | model.value | model.actor_critic | model.reward"
 PAIR_MEAN = "pair_mean"

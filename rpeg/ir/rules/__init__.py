@@ -1,4 +1,4 @@
-"""The rules of the verifier: their codes, and a page each.
+"""What the verifier holds a module to: rules by subject, their codes, and a page each.
 
-`codes` is all that the verifier itself needs; tools read the pages.
+`verify` asks them all; `codes` is the list that violations are held to; tools read the pages.
 """

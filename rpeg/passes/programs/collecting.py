@@ -5,12 +5,12 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, SSAValue
 from xdsl.rewriter import InsertPoint
 
-from rpeg.ir.attributes import plain
 from rpeg.ir.base import RpegOp
-from rpeg.ir.naming import trajectories_of
 from rpeg.ir.ops import regions as ops
 from rpeg.ir.rrt import CallOp, RoundsOp
-from rpeg.ir.types import CursorType, TokenFieldType, TrajectoriesType
+from rpeg.ir.text.naming import trajectories_of
+from rpeg.ir.types.attributes import plain
+from rpeg.ir.types.values import CursorType, TokenFieldType, TrajectoriesType
 from rpeg.passes.programs.handlers import compiles, divides, lower, title
 from rpeg.passes.programs.program import Cannot, Program
 

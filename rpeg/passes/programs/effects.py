@@ -13,7 +13,7 @@ from rpeg.ir.ops.sampling import GenerateOp
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.reported import reported_rewards
 from rpeg.ir.rrt import EveryOp
-from rpeg.ir.types import CursorType, DataType
+from rpeg.ir.types.values import CursorType, DataType
 from rpeg.passes.programs.handlers import compiles, lower, title
 from rpeg.passes.programs.program import Cannot, Program
 

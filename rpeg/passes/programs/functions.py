@@ -4,9 +4,9 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
 
 from rpeg.ir.base import RpegOp
-from rpeg.ir.naming import trajectories_of
 from rpeg.ir.ops import losses, preference, rewards
-from rpeg.ir.types import TrajectoriesType
+from rpeg.ir.text.naming import trajectories_of
+from rpeg.ir.types.values import TrajectoriesType
 from rpeg.passes.programs.handlers import compiles
 from rpeg.passes.programs.program import Program
 

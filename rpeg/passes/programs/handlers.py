@@ -7,8 +7,8 @@ from xdsl.ir import Attribute, Operation
 
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.movement import clause_of
-from rpeg.ir.settings import python_value
 from rpeg.ir.stages import stages
+from rpeg.ir.vocabulary.settings import python_value
 from rpeg.passes.programs.program import Cannot, Program
 
 Handler = Callable[[Program, RpegOp], None]

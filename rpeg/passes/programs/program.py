@@ -9,7 +9,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from rpeg.ir.ops.movement import model_of
 from rpeg.ir.ops.sampling import GetOp
 from rpeg.ir.rrt import CallOp, LoopOp
-from rpeg.ir.types import StateType
+from rpeg.ir.types.values import StateType
 
 
 @dataclass

@@ -7,9 +7,9 @@ from rpeg.ir.declared import declaration
 from rpeg.ir.ops import fuse
 from rpeg.ir.ops import sampling as ops
 from rpeg.ir.rrt import ConstantOp
-from rpeg.ir.settings import python_value
-from rpeg.ir.staleness import WORDS
-from rpeg.ir.types import CursorType, TokenFieldType, WeightsType
+from rpeg.ir.rules.staleness import WORDS
+from rpeg.ir.types.values import CursorType, TokenFieldType, WeightsType
+from rpeg.ir.vocabulary.settings import python_value
 from rpeg.passes.programs.handlers import compiles, divides, lower, need
 from rpeg.passes.programs.program import Cannot, NotHere, Program, model_name
 

@@ -3,10 +3,10 @@
 from xdsl.ir import Operation, SSAValue
 
 from rpeg.ir.base import RpegOp
-from rpeg.ir.batch_types import DemosType, PairsType
 from rpeg.ir.ops.movement import PublishOp
 from rpeg.ir.ops.updates import KlControllerOp, UpdateOp
-from rpeg.ir.types import (
+from rpeg.ir.types.batches import DemosType, PairsType
+from rpeg.ir.types.values import (
     TrajectoriesType,
 )
 from rpeg.passes.programs.functions import groups_of, with_trajectories

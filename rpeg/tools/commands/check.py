@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from rpeg.frontend import Loaded
 from rpeg.frontend.overrides import dump_params
-from rpeg.ir.diagnostics import Diagnostic, has_errors
+from rpeg.ir.text.diagnostics import Diagnostic, has_errors
 from rpeg.passes.base import pipelines
 from rpeg.tools.compiling import load_with
 from rpeg.tools.console import FAILED, OK, Source, language_only, read, report

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from rpeg.frontend.format import format_source
-from rpeg.ir.diagnostics import DiagnosticsError
+from rpeg.ir.text.diagnostics import DiagnosticsError
 from rpeg.tools.console import FAILED, OK, Failure, read, report, standard_input
 
 HELP = "print pipelines in canonical form, or rewrite their files"

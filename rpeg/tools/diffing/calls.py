@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Operation, SSAValue
 
 from rpeg.ir.rrt import CallOp, ConstantOp, EveryOp, LoopOp, ProgramOp, RoundsOp, class_of
-from rpeg.ir.settings import python_value
+from rpeg.ir.vocabulary.settings import python_value
 from rpeg.tools.diffing.items import Item, Ref, shown
 
 

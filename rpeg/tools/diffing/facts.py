@@ -13,7 +13,6 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from rpeg.frontend import ast
 from rpeg.ir.base import RpegOp
-from rpeg.ir.naming import version
 from rpeg.ir.ops.declare import AllowOp, DeclareOp, ExpectOp, PipelineOp
 from rpeg.ir.ops.movement import CLAUSES, PublishOp, RanksOp, clause_of, pool_of
 from rpeg.ir.ops.plan import PlanOp
@@ -23,8 +22,9 @@ from rpeg.ir.ops.step import state_key
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.rrt import ProgramOp
 from rpeg.ir.rsched import EdgeOp, SequenceOp
-from rpeg.ir.settings import python_value
-from rpeg.ir.types import CursorType, OptimizerType, StateType, WeightsType, symbol_text
+from rpeg.ir.text.naming import version
+from rpeg.ir.types.values import CursorType, OptimizerType, StateType, WeightsType, symbol_text
+from rpeg.ir.vocabulary.settings import python_value
 from rpeg.tools.diffing.calls import program
 from rpeg.tools.diffing.items import ABOUT, Facts, Item, Ref, Section, shown
 from rpeg.tools.views.graph import GraphBuilder

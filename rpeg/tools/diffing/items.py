@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rpeg.frontend.written import number
-from rpeg.ir.records import ALLOW, CLAUSES, EXPECT, POOLS, RECORDS
-from rpeg.ir.settings import python_value
+from rpeg.ir.vocabulary.records import ALLOW, CLAUSES, EXPECT, POOLS, RECORDS
+from rpeg.ir.vocabulary.settings import python_value
 
 ABOUT = "about"
 """The field of an item that has no values of its own: a reference to the one that it is about."""

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from rpeg.ir.diagnostics import Diagnostic, Position
+from rpeg.ir.text.diagnostics import Diagnostic, Position
 
 _KINDS = {"error": "error", "warning": "warning", "note": "note", "remark": "note"}
 _EXPECTED = re.compile(

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 
-from rpeg.ir.diagnostics import Diagnostic, has_errors
-from rpeg.ir.sources import Sources
+from rpeg.ir.text.diagnostics import Diagnostic, has_errors
+from rpeg.ir.text.sources import Sources
 from rpeg.tools.console import USAGE, Failure, Source
 
 EXTENSIONS = {".rpeg": "rpeg", ".mlir": "mlir"}
@@ -37,8 +37,8 @@ def choose(source: Source, asked: str | None) -> str:
 
 def read_mlir(text: str, source: Source) -> Read:
     """MLIR text, parsed and verified."""
-    from rpeg.ir.parse import parse_module
-    from rpeg.ir.verify import diagnose
+    from rpeg.ir.rules.verify import diagnose
+    from rpeg.ir.text.parse import parse_module
 
     module, sources, problems = parse_module(text, source.name)
     found = [*problems, *(diagnose(module, sources) if module is not None else ())]

@@ -13,11 +13,11 @@ from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException
 
-from rpeg.ir.diagnostics import DiagnosticsError
 from rpeg.ir.levels import LevelName, level_violations
-from rpeg.ir.sources import Sources
-from rpeg.ir.verify import diagnose
-from rpeg.ir.violations import hint
+from rpeg.ir.rules.verify import diagnose
+from rpeg.ir.rules.violations import hint
+from rpeg.ir.text.diagnostics import DiagnosticsError
+from rpeg.ir.text.sources import Sources
 from rpeg.passes import PASSES
 from rpeg.passes.base import PassRefused, RpegPass
 from rpeg.tools.console import USAGE, Failure

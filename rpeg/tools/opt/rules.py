@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rpeg.ir.rules.explain import LEVELS, Rule, explained, rules
-from rpeg.ir.violations import hint
+from rpeg.ir.rules.violations import hint
 from rpeg.tools.console import USAGE, Failure
 
 

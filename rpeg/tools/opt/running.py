@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from rpeg.ir.diagnostics import DiagnosticsError
 from rpeg.ir.registry import context
-from rpeg.ir.sources import Sources
+from rpeg.ir.text.diagnostics import DiagnosticsError
+from rpeg.ir.text.sources import Sources
 from rpeg.tools.opt.passes import apply, verify_after
 from rpeg.tools.opt.reproducer import reproducer
 from rpeg.tools.opt.statistics import Statistics

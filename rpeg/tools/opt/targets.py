@@ -8,7 +8,7 @@ from io import StringIO
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.printer import Printer
 
-from rpeg.ir.sources import Sources
+from rpeg.ir.text.sources import Sources
 
 
 def mlir(module: ModuleOp, generic: bool = False, places: bool = False) -> str:

@@ -19,9 +19,7 @@ from xdsl.dialects.builtin import IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import InsertPoint
 
-from rpeg.ir.attributes import RecordAttr, plain
 from rpeg.ir.base import CheckedOp
-from rpeg.ir.naming import trajectories_of
 from rpeg.ir.ops.declare import ExpectOp, ModelOp, PipelineOp
 from rpeg.ir.ops.effects import CheckpointOp, EvalLossOp, EvalOp, ExportOp, StopOp
 from rpeg.ir.ops.losses import KlLossOp, LossOp
@@ -29,7 +27,9 @@ from rpeg.ir.ops.plan import PlanOp
 from rpeg.ir.ops.regions import EveryOp, YieldOp, terminator_of
 from rpeg.ir.ops.sampling import BatchOp, GenerateOp, GetOp, LogprobOp
 from rpeg.ir.ops.updates import UpdateOp
-from rpeg.ir.types import TrajectoriesType, WeightsType
+from rpeg.ir.text.naming import trajectories_of
+from rpeg.ir.types.attributes import RecordAttr, plain
+from rpeg.ir.types.values import TrajectoriesType, WeightsType
 from rpeg.passes.base import erase, step
 
 EFFECTS = (StopOp, EvalOp, EvalLossOp, CheckpointOp, ExportOp)

@@ -15,14 +15,14 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from rpeg.frontend.lift_names import Names
 from rpeg.ir.base import RpegOp
-from rpeg.ir.diagnostics import DiagnosticsError
 from rpeg.ir.ops.declare import DeclareOp, PipelineOp
 from rpeg.ir.ops.regions import CollectOp, EveryOp, KeepOp, YieldOp, terminator_of
 from rpeg.ir.ops.sampling import GetOp, StaleOp
 from rpeg.ir.ops.step import StepOp, state_key
 from rpeg.ir.ops.updates import UpdateOp
-from rpeg.ir.sources import Sources
-from rpeg.ir.types import CursorType, OptimizerType
+from rpeg.ir.text.diagnostics import DiagnosticsError
+from rpeg.ir.text.sources import Sources
+from rpeg.ir.types.values import CursorType, OptimizerType
 
 Kind = Literal["model", "data", "verifier", "tool", "state", "operation", "region"]
 

@@ -12,10 +12,10 @@ from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.declare import DeclareOp, ExpectOp, PipelineOp
 from rpeg.ir.ops.movement import CLAUSES, clause_of, pool_of
 from rpeg.ir.ops.plan import PlanOp
-from rpeg.ir.settings import python_value
-from rpeg.ir.sources import Sources
 from rpeg.ir.stages import STAGE, stage_name
-from rpeg.ir.types import OptimizerType, TrajectoriesType, WeightsType
+from rpeg.ir.text.sources import Sources
+from rpeg.ir.types.values import OptimizerType, TrajectoriesType, WeightsType
+from rpeg.ir.vocabulary.settings import python_value
 from rpeg.tools.views.graph import GraphBuilder, graphs
 from rpeg.tools.views.sizes import size_of
 

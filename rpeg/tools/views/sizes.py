@@ -19,17 +19,17 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
-from rpeg.ir.batch_types import DemosType, PairsType, PromptsType
-from rpeg.ir.naming import name_of, trajectories_of
 from rpeg.ir.ops.declare import ExpectOp, PipelineOp
 from rpeg.ir.ops.regions import CollectOp, terminator_of
 from rpeg.ir.ops.sampling import GenerateOp
-from rpeg.ir.settings import python_value
-from rpeg.ir.types import (
+from rpeg.ir.text.naming import name_of, trajectories_of
+from rpeg.ir.types.batches import DemosType, PairsType, PromptsType
+from rpeg.ir.types.values import (
     ResponseFieldType,
     TokenFieldType,
     TrajectoriesType,
 )
+from rpeg.ir.vocabulary.settings import python_value
 
 ID, MASK, NUMBER = 4, 1, 4
 """Bytes of a token's int32 id, of its place in a loss mask, of an fp32 number."""

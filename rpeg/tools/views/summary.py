@@ -8,15 +8,15 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from rpeg.frontend.written import number
-from rpeg.ir.attributes import RecordAttr
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.declare import DeclareOp, PipelineOp
 from rpeg.ir.ops.movement import clause_of, pool_of
-from rpeg.ir.patterns import describe
-from rpeg.ir.settings import python_value
-from rpeg.ir.sources import Sources
 from rpeg.ir.stages import stages
-from rpeg.ir.types import TrajectoriesType, WeightsType
+from rpeg.ir.text.sources import Sources
+from rpeg.ir.types.attributes import RecordAttr
+from rpeg.ir.types.values import TrajectoriesType, WeightsType
+from rpeg.ir.vocabulary.patterns import describe
+from rpeg.ir.vocabulary.settings import python_value
 from rpeg.tools.views.graph import GraphBuilder, graphs
 from rpeg.tools.views.sizes import shown_bytes, size_of
 

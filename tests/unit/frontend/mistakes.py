@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from rpeg.ir.diagnostics import Diagnostic
+from rpeg.ir.text.diagnostics import Diagnostic
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "golden" / "mistakes.golden"

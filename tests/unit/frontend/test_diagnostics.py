@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from rpeg.ir.diagnostics import (
+from rpeg.ir.text.diagnostics import (
     Diagnostic,
     DiagnosticsError,
     Position,

@@ -6,7 +6,7 @@ import pytest
 
 from rpeg.frontend.parse import parse
 from rpeg.frontend.recovery import REGIONS
-from rpeg.ir.vocabulary import operations
+from rpeg.ir.vocabulary.tables import operations
 
 PIPELINE = """\
 rpeg 0.1

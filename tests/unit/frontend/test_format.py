@@ -9,7 +9,7 @@ import pytest
 from rpeg.frontend.format import format_source
 from rpeg.frontend.parse import parse
 from rpeg.frontend.render import render
-from rpeg.ir.diagnostics import DiagnosticsError
+from rpeg.ir.text.diagnostics import DiagnosticsError
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.rpeg"))
 

@@ -13,8 +13,8 @@ from rpeg.frontend.format import format_source
 from rpeg.frontend.lift import lift
 from rpeg.frontend.render import render
 from rpeg.frontend.written import duration, number, size
-from rpeg.ir.diagnostics import DiagnosticsError
-from rpeg.ir.parse import parse_module
+from rpeg.ir.text.diagnostics import DiagnosticsError
+from rpeg.ir.text.parse import parse_module
 from rpeg.tools.opt.targets import mlir
 from tests.unit.frontend.programs import programs
 

@@ -7,7 +7,7 @@ import pytest
 from rpeg.frontend import ast
 from rpeg.frontend.overrides import SOURCE, apply_overrides, dump_params, parse_overrides
 from rpeg.frontend.parse import parse
-from rpeg.ir.diagnostics import DiagnosticsError, Position, render
+from rpeg.ir.text.diagnostics import DiagnosticsError, Position, render
 
 TEXT = """\
 rpeg 0.1

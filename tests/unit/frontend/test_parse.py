@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rpeg.frontend import ast
 from rpeg.frontend.parse import parse
-from rpeg.ir.diagnostics import Position
+from rpeg.ir.text.diagnostics import Position
 
 SMALL = """\
 rpeg 0.1

@@ -6,7 +6,7 @@ from rpeg.frontend import load
 from rpeg.frontend.parse import parse
 from rpeg.frontend.render import render
 from rpeg.frontend.resolve import resolved
-from rpeg.ir.attributes import SOURCE_HASH
+from rpeg.ir.types.attributes import SOURCE_HASH
 
 TEXT = """rpeg 0.1
 # A comment.

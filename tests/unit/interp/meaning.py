@@ -19,9 +19,9 @@ from xdsl.passes import ModulePass
 from rpeg.interp import Interpreter, Replay
 from rpeg.interp.optimizer import Session
 from rpeg.interp.parity import gaps, weights_gap
-from rpeg.ir.diagnostics import DiagnosticsError
-from rpeg.ir.sources import Sources
-from rpeg.ir.verify import diagnose
+from rpeg.ir.rules.verify import diagnose
+from rpeg.ir.text.diagnostics import DiagnosticsError
+from rpeg.ir.text.sources import Sources
 from rpeg.runtime.recordings.recording import Recording, StepRecord
 
 Interpret = Callable[..., Interpreter]

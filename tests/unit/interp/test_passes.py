@@ -10,11 +10,11 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Attribute, Operation
 
 from rpeg.interp.errors import InterpreterError
-from rpeg.ir.attributes import RecordAttr, plain
-from rpeg.ir.diagnostics import DiagnosticsError
 from rpeg.ir.ops.losses import KlLossOp
 from rpeg.ir.ops.sampling import LogprobOp
 from rpeg.ir.ops.updates import UpdateOp
+from rpeg.ir.text.diagnostics import DiagnosticsError
+from rpeg.ir.types.attributes import RecordAttr, plain
 from rpeg.passes import PASSES, rpeg_canonicalize
 from rpeg.passes.base import RpegPass
 from tests.unit.interp.meaning import Interpret, differences, execute, rewritten

@@ -11,13 +11,14 @@ from xdsl.traits import Pure
 from rpeg.frontend import check, load
 from rpeg.frontend.lift import lift
 from rpeg.frontend.render import render
-from rpeg.ir import dialect, vocabulary
+from rpeg.ir import dialect
 from rpeg.ir.base import RpegOp, gives, operand, required, setting
-from rpeg.ir.parse import parse_module
-from rpeg.ir.settings import FLOAT, word
-from rpeg.ir.types import ResponseFieldType
-from rpeg.ir.verify import diagnose
-from rpeg.ir.violations import Violation
+from rpeg.ir.rules.verify import diagnose
+from rpeg.ir.rules.violations import Violation
+from rpeg.ir.text.parse import parse_module
+from rpeg.ir.types.values import ResponseFieldType
+from rpeg.ir.vocabulary import tables as vocabulary
+from rpeg.ir.vocabulary.settings import FLOAT, word
 from rpeg.tools.opt.targets import mlir
 
 

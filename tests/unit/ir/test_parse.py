@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rpeg.ir import violations
-from rpeg.ir.diagnostics import Position
 from rpeg.ir.dialect import OPERATIONS
-from rpeg.ir.parse import parse_module
-from rpeg.ir.verify import diagnose
+from rpeg.ir.rules import violations
+from rpeg.ir.rules.verify import diagnose
+from rpeg.ir.text.diagnostics import Position
+from rpeg.ir.text.parse import parse_module
 
 DIALECT = Path(__file__).parents[2] / "filecheck" / "dialect"
 TEXT = """rpeg.pipeline @p {

@@ -7,8 +7,8 @@ from io import StringIO
 import pytest
 from xdsl.printer import Printer
 
-from rpeg.ir.parse import parse_module
-from rpeg.ir.verify import diagnose
+from rpeg.ir.rules.verify import diagnose
+from rpeg.ir.text.parse import parse_module
 
 HASH = "0" * 64
 PROGRAM = f"""builtin.module {{

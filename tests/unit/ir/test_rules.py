@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from rpeg.frontend import load
-from rpeg.ir.diagnostics import Diagnostic, has_errors
 from rpeg.ir.levels import LEVELS, level_violations
-from rpeg.ir.parse import parse_module
 from rpeg.ir.rules.explain import PAGES, Rule, explained, rules
-from rpeg.ir.verify import diagnose
+from rpeg.ir.rules.verify import diagnose
+from rpeg.ir.text.diagnostics import Diagnostic, has_errors
+from rpeg.ir.text.parse import parse_module
 
 IR = Path(PAGES).parents[1]
 RULES = rules()

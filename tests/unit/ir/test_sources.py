@@ -6,7 +6,7 @@ import pytest
 
 from rpeg.frontend import check
 from rpeg.ir.ops.declare import source_problem
-from rpeg.ir.records import RULES
+from rpeg.ir.vocabulary.records import RULES
 from tests.unit.passes.pipelines import grpo
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 
-from rpeg.ir.attributes import BytesAttr, RecordAttr, SecondsAttr, plain
+from rpeg.ir.types.attributes import BytesAttr, RecordAttr, SecondsAttr, plain
 from rpeg.lowering.literals import literal, quoted
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\"'\\\n\u2028{}"))

@@ -15,7 +15,7 @@ import pytest
 from rpeg.frontend.parse import parse
 from rpeg.frontend.render import render
 from rpeg.frontend.resolve import identity
-from rpeg.ir.parse import parse_module
+from rpeg.ir.text.parse import parse_module
 from rpeg.lowering.package import CannotWrite, Package, package, write
 from rpeg.lowering.python import Origin, source_hash
 from rpeg.tools.console import Source

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from xdsl.dialects.builtin import StringAttr
 
-from rpeg.ir.parse import parse_module
 from rpeg.ir.rrt import CallOp
-from rpeg.ir.verify import diagnose
+from rpeg.ir.rules.verify import diagnose
+from rpeg.ir.text.parse import parse_module
 from rpeg.tools.console import Source
 from tests.unit.lowering.compiled import ROOT, compiled, program_of, strings, text_of
 from tests.unit.passes.pipelines import grpo

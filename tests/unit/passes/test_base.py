@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from rpeg.ir.ops.sampling import LogprobOp
-from rpeg.ir.records import ALLOW
+from rpeg.ir.vocabulary.records import ALLOW
 from rpeg.passes import PASSES
 from rpeg.passes.base import Condition, Kind, Legality, RpegPass, pipelines
 from rpeg.passes.legality import Reason, legal

@@ -10,10 +10,10 @@ from rpeg.ir.ops.movement import PublishOp, RanksOp, clause_of, pool_of
 from rpeg.ir.ops.sampling import GenerateOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.ops.updates import UpdateOp
-from rpeg.ir.settings import python_value
-from rpeg.ir.sources import Sources, position_of
+from rpeg.ir.rules.verify import diagnose
 from rpeg.ir.stages import stages
-from rpeg.ir.verify import diagnose
+from rpeg.ir.text.sources import Sources, position_of
+from rpeg.ir.vocabulary.settings import python_value
 from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass as Annotate
 from tests.unit.passes.pipelines import grpo, one, parse, place, refusals, run
 

@@ -5,7 +5,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from rpeg.ir.ops.rewards import GroupAdvantageOp
 from rpeg.ir.ops.sampling import LogprobOp
-from rpeg.ir.sources import position_of
+from rpeg.ir.text.sources import position_of
 from tests.unit.passes.pipelines import declared, grpo, lines, names, one, parse, place, run
 
 PASS = "rpeg-canonicalize"

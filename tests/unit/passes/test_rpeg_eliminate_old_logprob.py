@@ -5,7 +5,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from rpeg.ir.ops.losses import PpoClipOp
 from rpeg.ir.ops.sampling import LogprobOp, OnPolicyLogprobOp
-from rpeg.ir.sources import position_of
+from rpeg.ir.text.sources import position_of
 from tests.unit.passes.pipelines import grpo, lines, one, parse, place, run
 
 PASS = "rpeg-eliminate-old-logprob"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from rpeg.ir.ops.losses import KlLossOp
 from rpeg.ir.ops.updates import UpdateOp
-from rpeg.ir.sources import position_of
+from rpeg.ir.text.sources import position_of
 from tests.unit.passes.pipelines import declared, grpo, lines, names, one, parse, place, run
 
 PASS = "rpeg-eliminate-reference"

@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
-from rpeg.ir.attributes import RecordAttr
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.fuse import FuseOp
 from rpeg.ir.ops.sampling import LogprobOp
-from rpeg.ir.sources import position_of
 from rpeg.ir.stages import stage_name, stages
+from rpeg.ir.text.sources import position_of
+from rpeg.ir.types.attributes import RecordAttr
 from rpeg.passes.rpeg_fuse_inference import RpegFuseInferencePass
 from tests.unit.passes.pipelines import grpo, lines, one, parse, place, refusals, run
 

@@ -6,11 +6,11 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from rpeg.frontend import load
-from rpeg.ir.attributes import RecordAttr
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.rrt import CallOp, ProgramOp
-from rpeg.ir.settings import python_value
-from rpeg.ir.sources import position_of
+from rpeg.ir.text.sources import position_of
+from rpeg.ir.types.attributes import RecordAttr
+from rpeg.ir.vocabulary.settings import python_value
 from rpeg.passes.base import PassRefused
 from rpeg.passes.layout_names import parse_layout
 from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass as Annotate

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from rpeg.ir.parse import parse_module
 from rpeg.ir.rrt import CallOp
 from rpeg.ir.rsched import EdgeOp, SequenceOp
-from rpeg.ir.verify import diagnose
+from rpeg.ir.rules.verify import diagnose
+from rpeg.ir.text.parse import parse_module
 from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass as Annotate
 from tests.unit.passes.pipelines import grpo, one, parse, place, refusals, run
 

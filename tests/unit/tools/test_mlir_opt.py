@@ -12,9 +12,9 @@ import pytest
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import Attribute
 
-from rpeg.ir.attributes import RecordAttr, SecondsAttr, plain
-from rpeg.ir.locations import own_place, plan_line
-from rpeg.ir.parse import parse_module
+from rpeg.ir.text.locations import own_place, plan_line
+from rpeg.ir.text.parse import parse_module
+from rpeg.ir.types.attributes import RecordAttr, SecondsAttr, plain
 from rpeg.tools.opt.targets import mlir
 from tests.unit.tools.opt import EXAMPLES, ROOT, opt
 

@@ -197,7 +197,7 @@ def _script(tool: str, shell: str, capsys: pytest.CaptureFixture[str]) -> str:
 def test_no_colour_where_none_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     from io import StringIO
 
-    from rpeg.ir.diagnostics import Diagnostic, Position, show
+    from rpeg.ir.text.diagnostics import Diagnostic, Position, show
 
     class Terminal(StringIO):
         isatty: Callable[[], bool] = lambda self: True

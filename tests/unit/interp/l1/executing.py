@@ -11,8 +11,8 @@ from xdsl.dialects.builtin import ModuleOp
 from rpeg.interp import Interpreter, TeacherForced, World
 from rpeg.interp.l1 import PlacedInterpreter, Timing
 from rpeg.interp.l1.timing import Task
-from rpeg.ir.parse import parse_module
-from rpeg.ir.verify import diagnose
+from rpeg.ir.rules.verify import diagnose
+from rpeg.ir.text.parse import parse_module
 from tests.unit.interp.meaning import STEPS, Executed, apart, gradients
 from tests.unit.interp.pipelines import THINGS, parse
 

@@ -23,9 +23,9 @@ from rpeg.interp.l1.handlers import HANDLERS, arrive
 from rpeg.interp.l1.shards import Home, Shards
 from rpeg.interp.network import Tensors
 from rpeg.interp.values import Weights
-from rpeg.ir.buffer_type import BufferType
 from rpeg.ir.ops.movement import PublishOp
 from rpeg.ir.ops.step import StepOp
+from rpeg.ir.types.buffer import BufferType
 from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass
 from rpeg.runtime.losses import Totals
 from rpeg.sharding.boxes import Box, NotHeldError, Sharding, Transfer, transfers

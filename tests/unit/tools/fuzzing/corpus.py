@@ -9,8 +9,8 @@ from functools import cache
 from xdsl.dialects.builtin import ModuleOp
 
 from rpeg.frontend import ast
-from rpeg.ir.parse import parse_module
 from rpeg.ir.rules.explain import rules
+from rpeg.ir.text.parse import parse_module
 from tests.unit.tools.fuzzing.trees import tree
 from tests.unit.tools.opt import EXAMPLES, ROOT, opt
 

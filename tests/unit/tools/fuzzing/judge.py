@@ -15,9 +15,9 @@ from typing import TextIO
 import pytest
 
 from rpeg.frontend.parse import parse
-from rpeg.ir.diagnostics import Diagnostic, DiagnosticsError
-from rpeg.ir.diagnostics import show as really_show
-from rpeg.ir.parse import parse_module
+from rpeg.ir.text.diagnostics import Diagnostic, DiagnosticsError
+from rpeg.ir.text.diagnostics import show as really_show
+from rpeg.ir.text.parse import parse_module
 from rpeg.tools import rpeg_opt
 from rpeg.tools.compiling import Choice, compile_text
 from rpeg.tools.console import Failure, Source

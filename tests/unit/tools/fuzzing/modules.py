@@ -21,7 +21,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from rpeg.ir.attributes import RecordAttr, plain
+from rpeg.ir.types.attributes import RecordAttr, plain
 from rpeg.tools.opt.targets import mlir
 from tests.unit.tools.fuzzing.trees import TRIES, Unchanged
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from rpeg.frontend import ast, load
 from rpeg.frontend.render import render
-from rpeg.ir.diagnostics import has_errors
+from rpeg.ir.text.diagnostics import has_errors
 from tests.unit.tools.fuzzing.corpus import seeds
 from tests.unit.tools.fuzzing.trees import Unchanged, nodes, pick, put, renamed
 

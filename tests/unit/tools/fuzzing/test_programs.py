@@ -16,8 +16,16 @@ import pytest
 from rpeg.frontend import load
 from rpeg.frontend.lift import lift
 from rpeg.frontend.render import render
-from rpeg.ir.parse import parse_module
-from rpeg.ir.vocabulary import ALLOW, CLAUSES, EXPECT, POOLS, RECORDS, constructors, operations
+from rpeg.ir.text.parse import parse_module
+from rpeg.ir.vocabulary.tables import (
+    ALLOW,
+    CLAUSES,
+    EXPECT,
+    POOLS,
+    RECORDS,
+    constructors,
+    operations,
+)
 from rpeg.tools.opt.targets import mlir
 from tests.unit.tools.fuzzing.corpus import seeds
 from tests.unit.tools.fuzzing.programs import program, words

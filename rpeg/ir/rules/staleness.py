@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from rpeg.ir import violations
-from rpeg.ir.violations import Violation
+from rpeg.ir.rules import violations
+from rpeg.ir.rules.violations import Violation
 
 BOUNDS = ("strict", "head")
 OVERFLOWS = ("wait", "resume", "drop", "truncate", "defer")

@@ -14,7 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from rpeg.ir.base import CheckedOp, Held
 from rpeg.ir.declared import enclosing
-from rpeg.ir.violations import Violation
+from rpeg.ir.rules.violations import Violation
 
 
 def shape_violations(op: Operation) -> Iterator[Violation]:

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute
 
-from rpeg.ir import violations
-from rpeg.ir.attributes import RecordAttr
-from rpeg.ir.records import RECORDS
-from rpeg.ir.settings import FLOAT, INT, Kind, ListOf, Setting, python_value
-from rpeg.ir.signature import Signature
-from rpeg.ir.violations import Violation, hint
+from rpeg.ir.rules import violations
+from rpeg.ir.rules.violations import Violation, hint
+from rpeg.ir.types.attributes import RecordAttr
+from rpeg.ir.vocabulary.records import RECORDS
+from rpeg.ir.vocabulary.settings import FLOAT, INT, Kind, ListOf, Setting, python_value
+from rpeg.ir.vocabulary.signature import Signature
 
 
 def setting_violations(

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from rpeg.ir import violations
-from rpeg.ir.naming import name_of, shown
-from rpeg.ir.violations import Violation
+from rpeg.ir.rules import violations
+from rpeg.ir.rules.violations import Violation
+from rpeg.ir.text.naming import name_of, shown
 
 
 def order_violations(root: Operation) -> Iterator[tuple[Operation, Violation]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, StringAttr, i1
 from xdsl.ir import Attribute
 
-from rpeg.ir.attributes import BytesAttr, RecordAttr, SecondsAttr
+from rpeg.ir.types.attributes import BytesAttr, RecordAttr, SecondsAttr
 
 Python = bool | int | float | str | tuple[object, ...] | dict[str, object] | None
 

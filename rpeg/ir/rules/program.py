@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from rpeg.ir import violations
-from rpeg.ir.attributes import BytesAttr, RecordAttr, SecondsAttr
-from rpeg.ir.checks import value_violations
 from rpeg.ir.declared import enclosing
 from rpeg.ir.instructions import ANY, PAIRS, RECORDS, Instruction
-from rpeg.ir.records import CLAUSES
-from rpeg.ir.records import RECORDS as SURFACE_RECORDS
-from rpeg.ir.settings import INT, Setting
-from rpeg.ir.violations import Violation, hint
+from rpeg.ir.rules import violations
+from rpeg.ir.rules.settings import value_violations
+from rpeg.ir.rules.violations import Violation, hint
+from rpeg.ir.types.attributes import BytesAttr, RecordAttr, SecondsAttr
+from rpeg.ir.vocabulary.records import CLAUSES
+from rpeg.ir.vocabulary.records import RECORDS as SURFACE_RECORDS
+from rpeg.ir.vocabulary.settings import INT, Setting
 
 if TYPE_CHECKING:
     from rpeg.ir.rrt import CallOp, ProgramOp
@@ -82,7 +82,7 @@ def setting_violations(call: CallOp, row: Instruction) -> Iterator[Violation]:
 
 def _kinds(instruction: str) -> Mapping[str, Setting]:
     """What the settings of an instruction hold, where an operation of the language says so."""
-    from rpeg.ir.vocabulary import operations
+    from rpeg.ir.vocabulary.tables import operations
 
     if instruction == "start":
         return RUN

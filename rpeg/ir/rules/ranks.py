@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from xdsl.ir import Operation
 
-from rpeg.ir import violations
 from rpeg.ir.declared import step_of
 from rpeg.ir.layout import later_first, size_of
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.ops.movement import POOL, RanksOp, clause_of, pool_of
+from rpeg.ir.rules import violations
+from rpeg.ir.rules.violations import Violation, hint
 from rpeg.ir.stages import stages
-from rpeg.ir.violations import Violation, hint
 
 
 def groups_of(pipeline: Operation) -> dict[str, RanksOp]:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from rpeg.ir.patterns import Operand
-from rpeg.ir.settings import Setting
+from rpeg.ir.vocabulary.patterns import Operand
+from rpeg.ir.vocabulary.settings import Setting
 
 Scope = Literal["sample", "group", "batch", "step", ""]
 SCOPES: tuple[Scope, ...] = ("sample", "group", "batch", "step")

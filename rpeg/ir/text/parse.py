@@ -19,12 +19,12 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 from xdsl.utils.lexer import Input, Span, Token
 from xdsl.utils.mlir_lexer import MLIRLexer, MLIRToken, MLIRTokenKind, StringLiteral
 
-from rpeg.ir import violations
-from rpeg.ir.diagnostics import Diagnostic, Position
-from rpeg.ir.naming import forget_empty_names
 from rpeg.ir.registry import context
-from rpeg.ir.sources import Sources
-from rpeg.ir.violations import Anchor, hint
+from rpeg.ir.rules import violations
+from rpeg.ir.rules.violations import Anchor, hint
+from rpeg.ir.text.diagnostics import Diagnostic, Position
+from rpeg.ir.text.naming import forget_empty_names
+from rpeg.ir.text.sources import Sources
 
 
 def parse_module(

@@ -8,14 +8,14 @@ from xdsl.ir import Operation
 from xdsl.utils.exceptions import VerifyException
 
 from rpeg.ir.base import CheckedOp
-from rpeg.ir.diagnostics import Diagnostic, has_errors, in_order
-from rpeg.ir.order import order_violations
-from rpeg.ir.rank_rules import rank_violations
-from rpeg.ir.references import reference_violations
-from rpeg.ir.schedule_rules import deadlock_violations
-from rpeg.ir.sources import Sources
-from rpeg.ir.structure import shape_violations
-from rpeg.ir.violations import Violation
+from rpeg.ir.rules.order import order_violations
+from rpeg.ir.rules.ranks import rank_violations
+from rpeg.ir.rules.references import reference_violations
+from rpeg.ir.rules.schedule import deadlock_violations
+from rpeg.ir.rules.structure import shape_violations
+from rpeg.ir.rules.violations import Violation
+from rpeg.ir.text.diagnostics import Diagnostic, has_errors, in_order
+from rpeg.ir.text.sources import Sources
 
 
 def diagnose(module: Operation, sources: Sources, names: bool = True) -> list[Diagnostic]:

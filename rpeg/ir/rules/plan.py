@@ -10,8 +10,6 @@ from dataclasses import replace
 
 from xdsl.dialects.builtin import StringAttr
 
-from rpeg.ir import violations
-from rpeg.ir.attributes import RecordAttr
 from rpeg.ir.base import RpegOp
 from rpeg.ir.declared import declaration, declarations, place_in_file, symbol_name
 from rpeg.ir.layout import contradictions, later_first, size_of, width_of, zero_of
@@ -19,11 +17,13 @@ from rpeg.ir.ops.effects import EvalOp
 from rpeg.ir.ops.plan import PlaceOp, PlanOp, plan_cluster
 from rpeg.ir.ops.sampling import GenerateOp
 from rpeg.ir.ops.updates import UpdateOp
-from rpeg.ir.records import CLAUSES
-from rpeg.ir.signature import SCOPES
+from rpeg.ir.rules import violations
+from rpeg.ir.rules.violations import Violation, hint
 from rpeg.ir.stages import between, moving, scope_of, stages, value_names
-from rpeg.ir.types import WeightsType
-from rpeg.ir.violations import Violation, hint
+from rpeg.ir.types.attributes import RecordAttr
+from rpeg.ir.types.values import WeightsType
+from rpeg.ir.vocabulary.records import CLAUSES
+from rpeg.ir.vocabulary.signature import SCOPES
 
 
 def place_violations(place: PlaceOp, sound: Sequence[int]) -> Iterator[Violation]:

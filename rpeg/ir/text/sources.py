@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, StringAttr
 from xdsl.ir import Operation
 
-from rpeg.ir.diagnostics import Diagnostic, Position, Severity
-from rpeg.ir.locations import own_place, plan_line
-from rpeg.ir.violations import WHOLE, Anchor, Violation
+from rpeg.ir.rules.violations import WHOLE, Anchor, Violation
+from rpeg.ir.text.diagnostics import Diagnostic, Position, Severity
+from rpeg.ir.text.locations import own_place, plan_line
 
 
 @dataclass

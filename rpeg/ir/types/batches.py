@@ -11,7 +11,7 @@ from xdsl.irdl import irdl_attr_definition, param_def
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
-from rpeg.ir.types import FlowType
+from rpeg.ir.types.values import FlowType
 
 
 def _int(value: int | IntAttr) -> IntAttr:

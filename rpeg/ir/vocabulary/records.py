@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rpeg.ir.attributes import plain
-from rpeg.ir.patterns import operands
-from rpeg.ir.settings import (
+from rpeg.ir.rules.staleness import BOUNDS, OVERFLOWS
+from rpeg.ir.rules.staleness import OLD_SPANS as FATES
+from rpeg.ir.types.attributes import plain
+from rpeg.ir.vocabulary.patterns import operands
+from rpeg.ir.vocabulary.settings import (
     BOOL,
     DURATION,
     FLOAT,
@@ -21,9 +23,7 @@ from rpeg.ir.settings import (
     list_of,
     word,
 )
-from rpeg.ir.signature import Signature, signature
-from rpeg.ir.staleness import BOUNDS, OVERFLOWS
-from rpeg.ir.staleness import OLD_SPANS as FATES
+from rpeg.ir.vocabulary.signature import Signature, signature
 
 
 def need(name: str, kind: Kind, least: float | None = None) -> Setting:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Attribute, Operation
 
-from rpeg.ir import violations
-from rpeg.ir.attributes import RecordAttr
 from rpeg.ir.declared import enclosing
 from rpeg.ir.layout import contradictions, size_of, width_of
-from rpeg.ir.settings import python_value
-from rpeg.ir.violations import Violation
+from rpeg.ir.rules import violations
+from rpeg.ir.rules.violations import Violation
+from rpeg.ir.types.attributes import RecordAttr
+from rpeg.ir.vocabulary.settings import python_value
 
 if TYPE_CHECKING:
     from rpeg.ir.rrt import CallOp, LoopOp, ProgramOp

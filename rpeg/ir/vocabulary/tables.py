@@ -8,8 +8,8 @@ from functools import cache
 from rpeg.ir.base import RpegOp
 from rpeg.ir.dialect import OPERATIONS
 from rpeg.ir.ops.declare import DECLARE, DeclareOp
-from rpeg.ir.records import ALLOW, CLAUSES, EXPECT, POOLS, RECORDS, SCHEMES
-from rpeg.ir.signature import Signature
+from rpeg.ir.vocabulary.records import ALLOW, CLAUSES, EXPECT, POOLS, RECORDS, SCHEMES
+from rpeg.ir.vocabulary.signature import Signature
 
 __all__ = [
     "ALLOW",

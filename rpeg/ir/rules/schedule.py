@@ -11,8 +11,8 @@ from xdsl.ir import Operation
 from rpeg.ir.declared import step_of
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.rsched import EdgeOp, SequenceOp, dependences, label_of
-from rpeg.ir.types import symbol_text
-from rpeg.ir.violations import Violation
+from rpeg.ir.rules.violations import Violation
+from rpeg.ir.types.values import symbol_text
 
 Task = tuple[str, str]
 """(process group, label)."""

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 from xdsl.ir import Operation
 
-from rpeg.ir.buffer_type import BufferType
 from rpeg.ir.declared import declaration, declarations, symbol_name
 from rpeg.ir.ops.sampling import GetOp
 from rpeg.ir.ops.step import StepOp, state_key
-from rpeg.ir.violations import Violation, hint
+from rpeg.ir.rules.violations import Violation, hint
+from rpeg.ir.types.buffer import BufferType
 
 
 def reference_violations(root: Operation) -> Iterator[tuple[Operation, Violation]]:

@@ -11,8 +11,8 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 
-from rpeg.ir.settings import Setting
-from rpeg.ir.violations import hint
+from rpeg.ir.rules.violations import hint
+from rpeg.ir.vocabulary.settings import Setting
 
 Table = Mapping[str, Setting]
 _EMPTY: Table = {}

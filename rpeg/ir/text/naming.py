@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Block, Operation, SSAValue
 
-from rpeg.ir.batch_types import PairsType
-from rpeg.ir.types import (
+from rpeg.ir.types.batches import PairsType
+from rpeg.ir.types.values import (
     NEXT,
     ResponseFieldType,
     TokenFieldType,

@@ -16,11 +16,11 @@ from typing import Any
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, SymbolRefAttr
 from xdsl.ir import Operation, SSAValue
 
-from rpeg.ir import violations
 from rpeg.ir.declared import declaration
-from rpeg.ir.sources import location_of
-from rpeg.ir.types import TrajectoriesType, WeightsType, symbol_text
-from rpeg.ir.violations import Violation
+from rpeg.ir.rules import violations
+from rpeg.ir.rules.violations import Violation
+from rpeg.ir.text.sources import location_of
+from rpeg.ir.types.values import TrajectoriesType, WeightsType, symbol_text
 from rpeg.resources import found
 
 SHAPE = (

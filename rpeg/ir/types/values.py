@@ -17,7 +17,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from rpeg.ir.staleness import WORDS
+from rpeg.ir.rules.staleness import WORDS
 
 NEXT = -1
 """The lag of a version that the step itself makes."""

@@ -12,7 +12,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from rpeg.ir.types import (
+from rpeg.ir.types.values import (
     FlowType,
     ResponseFieldType,
     TokenFieldType,

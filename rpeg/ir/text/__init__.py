@@ -1,0 +1,1 @@
+"""MLIR's text form, and where in a text things stand."""

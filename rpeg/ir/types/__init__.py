@@ -1,0 +1,1 @@
+"""What the values and settings of operations are: types and attributes."""

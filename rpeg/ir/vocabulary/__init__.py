@@ -1,0 +1,1 @@
+"""The words of the language: settings, records, operand patterns, signatures."""
