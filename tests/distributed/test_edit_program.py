@@ -50,6 +50,7 @@ def without_reference(text: str) -> str:
     """The program without its reference model and all uses of it."""
     for pattern in (
         r"    ref = rt\.FrozenModel\((?s:.*?)\)\n",
+        r"    rt\.share_tokenizer\(actor, ref\)\n",
         r"        lp_ref = .*\n",
         r"        kl = .*\n",
         r"(?<=pg), kl(?=,)",
