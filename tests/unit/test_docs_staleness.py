@@ -66,3 +66,28 @@ def test_tables_say_what_the_verifier_says() -> None:
     assert all(f"`{word}`" in PAGE for words in WORDS.values() for word in words)
     covered = re.findall(r"^\| (?:none|a clip|weighted).*?\| (\d+) \|", PAGE, re.M)
     assert sorted(map(int, covered)) == sorted(COVERS.values())
+
+
+def refused(loss: str, window: str = "[i-2..i]", settings: str = "") -> list[str]:
+    generate = f"y, lp = generate(actor@{window}, q, n=8, max_tokens=64{settings})"
+    return errors(PROGRAM.format(generate=generate, loss=loss))
+
+
+@pytest.mark.parametrize("loss", ["policy_gradient(y, adv)", "cispo(y, adv, lp, clip_high=0.28)"])
+def test_the_loss_that_an_error_offers_verifies(loss: str) -> None:
+    (found,) = refused(f"pg = {loss}")
+    assert ", then " in found
+    mended = found.rpartition(", then ")[2]
+    lines = [*LOSS.splitlines()[:2], f"pg = {mended}"]
+    assert refused("\n    ".join(lines)) == []
+
+
+HEAD = ", bound=head"
+
+
+def test_a_window_that_bounds_admission_needs_weights() -> None:
+    (found,) = refused("pg = ppo_clip(y, adv, lp, clip_low=0.2, clip_high=0.2)", "[i-1..i]", HEAD)
+    assert found.startswith("`y` may be 1 versions old when admitted and older when trained on")
+    assert refused(LOSS, "[i-8..i]", HEAD) == []
+    (found,) = refused(LOSS, "[i-9..i]", HEAD)
+    assert "when admitted" in found and "covers 8" in found

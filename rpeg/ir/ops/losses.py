@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import irdl_op_definition, traits_def
 from xdsl.traits import Pure
 
@@ -19,7 +19,8 @@ COVERS: Mapping[str, int] = {"weighted": 8, "anchored at behaviour": 1, "uncorre
 
 Weighted: AReaL (arXiv 2505.24298) trains to the same quality up to a staleness of 8 with its
 decoupled objective, and finds naive PPO to degrade from 1 on; a ratio against the behaviour policy
-itself is taken to bear 1 (one step off), as in one-step-off-policy pipelines.
+itself is taken to bear 1 (one step off), as in one-step-off-policy pipelines. Under bound=head the
+figure is taken of the lag at admission, and only a weighted loss bears what comes on top.
 """
 
 
@@ -71,7 +72,21 @@ class PolicyLossOp(LossOp):
                 "and temperature > 0",
                 violations.operand(0),
             )
+        yield from self._corrected_once()
         yield from self._staleness_rule(y, y.type)
+
+    def _corrected_once(self) -> Iterator[Violation]:
+        """A ratio to what was sampled holds the correction that its weight makes once more."""
+        old, weight = self.old_logprobs(), self.weights()
+        if old is None or weight is None or not isinstance(old.type, TokenFieldType):
+            return
+        if old.type.sampled:
+            yield Violation(
+                "corrected-twice",
+                f"`{name_of(old)}` is what the tokens were sampled under, and `{name_of(weight)}` "
+                f"corrects for that already: write `{_current(weight)}` as `old`",
+                violations.operand(2),
+            )
 
     def _owner_rule(self, y: TrajectoriesType) -> Iterator[Violation]:
         old = self.old_logprobs()
@@ -87,9 +102,9 @@ class PolicyLossOp(LossOp):
     def _staleness_rule(self, y: SSAValue, held: TrajectoriesType) -> Iterator[Violation]:
         how = self.correction()
         covers, oldest, i = COVERS[how], held.lag[1], index_name(self)
-        if oldest <= covers:
+        if oldest <= covers and (held.bound != "head" or how == "weighted"):
             return
-        start = f"`{name_of(y)}` may be {oldest} versions old, "
+        start = f"`{name_of(y)}` may be {oldest} versions old{_admitted(held)}, "
         if how == "weighted":
             yield Violation(
                 "lag-beyond-correction",
@@ -102,8 +117,25 @@ class PolicyLossOp(LossOp):
             f"{start}{self.SURFACE} covers {covers} here ({how}): write "
             f"`prox = logprob({held.owner}@{i}, {name_of(y)})`, "
             f"`w = importance(prox, {_sampled(y)})`, then "
-            f"{self.SURFACE}({name_of(y)}, ..., prox, w, ...)",
+            f"{self._weighted()}",
         )
+
+    def _weighted(self) -> str:
+        """How a message writes this loss with weights `w` that were made with `prox`."""
+        return f"{self.SURFACE}({name_of(self.operands[0])}, ..., prox, w, ...)"
+
+
+def _admitted(held: TrajectoriesType) -> str:
+    """What a message adds where the window bounds admission only."""
+    return " when admitted and older when trained on (bound=head)" if held.bound == "head" else ""
+
+
+def _current(weight: SSAValue) -> str:
+    """Name of the log-probs that an importance weight has above the recorded ones."""
+    maker = weight.owner
+    if isinstance(maker, Operation) and maker.name == "rpeg.importance":
+        return name_of(maker.operands[0])
+    return "prox"
 
 
 def _sampled(y: SSAValue) -> str:
@@ -166,6 +198,10 @@ class CispoOp(PolicyLossOp):
     def weights(self) -> SSAValue | None:
         return self.weight
 
+    def _weighted(self) -> str:
+        y, adv = name_of(self.trajectories), name_of(self.advantages)
+        return f"cispo({y}, {adv}, prox, w, clip_high={self.float_of('clip_high'):g})"
+
 
 @irdl_op_definition
 class PolicyGradientOp(PolicyLossOp):
@@ -181,6 +217,9 @@ class PolicyGradientOp(PolicyLossOp):
 
     def weights(self) -> SSAValue | None:
         return self.weight
+
+    def _weighted(self) -> str:
+        return f"policy_gradient({name_of(self.trajectories)}, {name_of(self.advantages)}, w)"
 
 
 @irdl_op_definition

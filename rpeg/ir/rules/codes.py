@@ -45,6 +45,7 @@ Algorithm = Literal[
     "bound-without-window",
     "old-spans",
     "uncorrected-lag",
+    "corrected-twice",
     "lag-beyond-correction",
     "lag-beyond-allow",
     "mixed-trajectories",
