@@ -39,7 +39,7 @@ from rpeg.ir.rules.violations import RuleBroken, Violation
 from rpeg.ir.text.assembly import parse_settings, parse_values, print_settings
 from rpeg.ir.text.naming import name_of, shown, trajectories_of
 from rpeg.ir.types.attributes import plain
-from rpeg.ir.types.values import NEXT, ScopedType, UnknownType, WeightsType, is_unknown
+from rpeg.ir.types.values import NEXT, ScopedType, StateType, UnknownType, WeightsType, is_unknown
 from rpeg.ir.vocabulary.patterns import Operand, Pattern, describe
 from rpeg.ir.vocabulary.settings import Kind, Python, Setting, python_value
 from rpeg.ir.vocabulary.signature import SCOPES, Scope, Signature
@@ -356,16 +356,20 @@ class RpegOp(CheckedOp):
                 yield name, value, flow
 
     def _next_rules(self) -> Iterator[Violation]:
+        if self.READS_NEXT:
+            return
         for index, value in enumerate(self.operands):
-            ahead = isinstance(value.type, WeightsType) and value.type.lag[0] == NEXT
-            if ahead and not self.READS_NEXT:
-                yield Violation(
-                    "used-after-yield",
-                    f"{self.word} reads {shown(value)}, which this step ends with: read "
-                    f"{name_of(value)}@{index_name(self)}; the new version is to be measured, "
-                    "copied and exported",
-                    violations.operand(index),
-                )
+            if not is_next(value):
+                continue
+            held, now = value.type, index_name(self)
+            scalar = held.symbol if isinstance(held, StateType) else ""
+            use = "for the next step" if scalar else "to be measured, copied and exported"
+            yield Violation(
+                "used-after-yield",
+                f"{self.word} reads {scalar or name_of(value)}@{now}+1, which this step ends with: "
+                f"read {scalar or name_of(value)}@{now}; the new version is {use}",
+                violations.operand(index),
+            )
 
     def _version_rules(self) -> Iterator[Violation]:
         for index, value in enumerate(self.operands):
@@ -452,6 +456,17 @@ def _operand(name: str, definition: Any) -> Operand:
     plural = isinstance(definition, VariadicDef) and not isinstance(definition, OptionalDef)
     absent = isinstance(definition, OptionalDef) or (plural and not flow.at_least_one)
     return Operand(name, flow.pattern, plural, absent)
+
+
+def is_next(value: SSAValue) -> bool:
+    """Whether a value is the version of a state that its step ends with."""
+    match value.type:
+        case WeightsType() as held:
+            return held.lag[0] == NEXT
+        case StateType():  # as the step starts it is an argument, or declared and never changed
+            return isinstance(value.owner, Operation) and value.owner.name != "rpeg.get"
+        case _:
+            return False
 
 
 def index_name(op: Operation) -> str:

@@ -31,6 +31,7 @@ from rpeg.ir.types.values import (
     NEXT,
     LossType,
     OptimizerType,
+    StateType,
     TrajectoriesType,
     WeightsType,
     symbol_text,
@@ -189,20 +190,24 @@ def _batch_sizes(losses: Sequence[SSAValue]) -> Iterator[tuple[int, str]]:
                 pass
 
 
+_ONE_UPDATE = "give both losses to one update"
+
+
 def made_once(op: RpegOp, owner: str) -> Iterator[Violation]:
     """A state gets one new version a step."""
     reads_next = isinstance(op, UpdateOp) and _weights(op.weights).lag == (NEXT, NEXT)
-    if reads_next or _updated_before(op, owner):
+    if reads_next or _made_before(op, owner):
+        mend = "keep one of the two" if isinstance(op, KlControllerOp) else _ONE_UPDATE
         yield Violation(
             "yielded-twice",
-            f"{owner}@{index_name(op)}+1 is made twice: a state gets one new version a step; give "
-            "both losses to one update",
+            f"{owner}@{index_name(op)}+1 is made twice: a state gets one new version a step; "
+            f"{mend}",
             violations.result(0),
         )
 
 
-def _updated_before(op: Operation, owner: str) -> bool:
-    """Whether an update above `op` in its step already makes the owner's next version."""
+def _made_before(op: Operation, owner: str) -> bool:
+    """Whether an operation above `op` in its step already makes the next version of a state."""
     step = op.parent_op()
     while step is not None and step.name != "rpeg.step":
         step = step.parent_op()
@@ -211,7 +216,7 @@ def _updated_before(op: Operation, owner: str) -> bool:
     for other in step.walk():
         if other is op:
             return False
-        if isinstance(other, UpdateOp | CopyOp | EmaOp) and other.makes() == owner:
+        if isinstance(other, UpdateOp | CopyOp | EmaOp | KlControllerOp) and other.makes() == owner:
             return True
     return False
 
@@ -285,6 +290,15 @@ class KlControllerOp(RpegOp):
 
     def infer(self) -> Sequence[Attribute]:
         return [self.coef.type]
+
+    def makes(self) -> str:
+        """Name of the state whose next version this is."""
+        held = self.coef.type
+        assert isinstance(held, StateType)
+        return held.symbol
+
+    def rules(self) -> Iterator[Violation]:
+        yield from made_once(self, self.makes())
 
 
 OPS: tuple[type[RpegOp], ...] = (UpdateOp, CopyOp, EmaOp, KlControllerOp)
