@@ -14,6 +14,7 @@ from rpeg.ir.base import CheckedOp
 from rpeg.ir.ops.regions import YieldOp
 from rpeg.ir.rules import violations
 from rpeg.ir.rules.violations import Violation
+from rpeg.ir.text.naming import NAME
 from rpeg.ir.types.buffer import BufferType
 from rpeg.ir.types.values import CursorType, OptimizerType, StateType, WeightsType, is_unknown
 from rpeg.ir.vocabulary.patterns import describe
@@ -85,6 +86,9 @@ class StepOp(CheckedOp):
         return last
 
     def rules(self) -> Iterator[Violation]:
+        if not NAME.fullmatch(self.index.data):
+            text = f"the index of a step is a plain name, not {self.index}"
+            yield Violation("malformed-operation", text)
         if self.steps < 1:
             yield Violation(
                 "setting-range",

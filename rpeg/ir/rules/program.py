@@ -18,6 +18,7 @@ from rpeg.ir.instructions import ANY, PAIRS, RECORDS, Instruction
 from rpeg.ir.rules import violations
 from rpeg.ir.rules.settings import value_violations
 from rpeg.ir.rules.violations import Violation, hint
+from rpeg.ir.text.naming import NAME
 from rpeg.ir.types.attributes import BytesAttr, RecordAttr, SecondsAttr
 from rpeg.ir.vocabulary.records import CLAUSES
 from rpeg.ir.vocabulary.records import RECORDS as SURFACE_RECORDS
@@ -26,7 +27,6 @@ from rpeg.ir.vocabulary.settings import INT, Setting
 if TYPE_CHECKING:
     from rpeg.ir.rrt import CallOp, ProgramOp
 
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 RUN = {name: Setting(name, INT, required=True, least=1) for name in ("steps", "processes")}
 """Settings of `start` that are counts."""

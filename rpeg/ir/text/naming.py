@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import StringAttr
@@ -16,6 +17,8 @@ from rpeg.ir.types.values import (
     WeightsType,
 )
 
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""A plain name: it needs no quotes in a text, and names files as it is."""
 MOVES = ("rpeg.stream", "rpeg.join", "rpeg.transfer")
 """Operations whose result is their operand, elsewhere or in another form."""
 

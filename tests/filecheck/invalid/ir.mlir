@@ -226,3 +226,14 @@ rpeg.pipeline @buffers {
 
 // expected-error@+1:15 {{a buffer's first row is the trajectories of one prompt}}
 rpeg.get @x : !rpeg.buffer<@q, capacity = 2, age = 1, fifo, [!rpeg.seq<reward>]>
+
+// -----
+
+rpeg.pipeline @nameless_index {
+  rpeg.data @train prompts("y")
+  // expected-error@+1:3 {{the index of a step is a plain name, not "1"}}
+  "rpeg.step"() <{index = "1", count = 3 : i64}> ({
+  ^bb0(%train: !rpeg.cursor<@train, prompts>):
+    rpeg.yield %train
+  }) : () -> ()
+}
