@@ -115,6 +115,8 @@ class Problem(NamedTuple):
     op: Operation
     message: str
     anchor: Anchor = WHOLE
+    rule: str = ""
+    """The code of the verifier's rule that is broken, if one is."""
 
     @property
     def at(self) -> Position:
@@ -132,7 +134,8 @@ class PassRefused(Exception):
     @staticmethod
     def of(problems: Sequence[Problem]) -> "PassRefused":
         """One refusal for several places."""
-        refusal = PassRefused(*problems[0])
+        first = problems[0]
+        refusal = PassRefused(first.op, first.message, first.anchor)
         refusal.problems = list(problems)
         return refusal
 
@@ -140,7 +143,7 @@ class PassRefused(Exception):
 def _illegal(module: ModuleOp, level: LevelName, what: str) -> Iterator[Problem]:
     """Everything of a module that is not legal at a level, as a pass says it."""
     found = level_violations(module, level)
-    yield from (Problem(op, f"{what} {level}: {v.message}") for op, v in found)
+    yield from (Problem(op, f"{what} {level}: {v.message}", rule=v.code) for op, v in found)
 
 
 def pipelines(module: ModuleOp) -> Iterator[PipelineOp]:

@@ -40,11 +40,11 @@ def apply(step: ModulePass, ctx: Context, module: ModuleOp, sources: Sources) ->
     try:
         step.apply(ctx, module)
     except PassRefused as refusal:
-        found = [
-            sources.message(op, f"{step.name}: {text}", anchor)
-            for op, text, anchor in refusal.problems
-        ]
-        raise DiagnosticsError(found) from None
+        found = (
+            (sources.message(p.op, f"{step.name}: {p.message}", p.anchor), p.rule)
+            for p in refusal.problems
+        )
+        raise DiagnosticsError(dataclasses.replace(d, rule=rule) for d, rule in found) from None
     except DiagnosticException as error:
         raise DiagnosticsError([sources.message(module, f"{step.name}: {error}")]) from None
 

@@ -222,6 +222,11 @@ def test_error_codes(tmp_path: Path) -> None:
     assert coded.err.replace(" [unknown-setting]", "") == plain.err
 
 
+def test_a_pass_that_refuses_a_level_names_the_rule() -> None:
+    run = opt(str(GRPO), "-p", "rpeg-schedule", "--error-codes")
+    assert run.messages[0].endswith("run rpeg-annotate-parallelism first [illegal-at-level]")
+
+
 def test_rules_are_explained() -> None:
     listed = opt("--list-rules")
     codes = re.findall(r"^  ([a-z-]+)  ", listed.out, re.M)

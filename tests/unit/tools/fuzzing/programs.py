@@ -6,8 +6,10 @@ An edit that breaks a rule is taken back, so what is left is well typed.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 from rpeg.frontend import ast, load
 from rpeg.frontend.render import render
@@ -72,19 +74,22 @@ def _less(file: ast.File, draw: random.Random) -> ast.File:
 def _borrowed(file: ast.File, draw: random.Random) -> ast.File:
     """A setting that a call of this name has elsewhere."""
     path, node = pick(file, draw, ast.Call)
-    others = [
-        arg
-        for seed in seeds("rpeg")
-        if isinstance(seed.content, ast.File)
-        for _, call in nodes(seed.content)
-        if isinstance(call, ast.Call) and call.name == node.name
-        for arg in call.settings
-    ]
+    others = _settings()[node.name]
     if not others:
         raise Unchanged
     new = draw.choice(others)
     kept = tuple(arg for arg in node.args if arg.name != new.name)
     return put(file, path, lambda n: replace(n, args=(*kept, new)))
+
+
+@cache
+def _settings() -> Mapping[str, Sequence[ast.Arg]]:
+    """The settings of all seeds, by the name of their call."""
+    found = defaultdict[str, list[ast.Arg]](list)
+    for held in (seed.content for seed in seeds("rpeg")):
+        for call in (node for _, node in nodes(held) if isinstance(node, ast.Call)):
+            found[call.name] += call.settings
+    return found
 
 
 def _order(file: ast.File, draw: random.Random) -> ast.File:

@@ -25,7 +25,7 @@ from tests.unit.tools.fuzzing.judge import PIPELINES, Tally, judge
 
 FORMS = ("rpeg", "mlir")
 QUICK = 60
-MUTANTS = int(os.environ.get("RPEG_FUZZ_MUTANTS", "2000"))
+MUTANTS = int(os.environ.get("RPEG_FUZZ_MUTANTS", "20000"))
 SEED = int(os.environ.get("RPEG_FUZZ_SEED", random.SystemRandom().randrange(10**9)))
 WORKERS = 2
 GENTLE = 0.5
@@ -71,12 +71,13 @@ def fuzz(form: str, seed: int, start: int, stop: int) -> Tally:
 
 
 def ready() -> None:
-    """Reads every seed; looking through them for garbage again and again would take long."""
+    """Reads every seed; looking for garbage often, and through the seeds, would take long."""
     for form in FORMS:
         seeds(form)
         mistakes(form)
     gc.collect()
     gc.freeze()
+    gc.set_threshold(100_000, 50, 50)
 
 
 @pytest.mark.parametrize("form", FORMS)
