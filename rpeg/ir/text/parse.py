@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, UnknownLoc
-from xdsl.ir import Attribute, AttributeInvT, Operation, SSAValue, TypeAttribute
+from xdsl.ir import Attribute, AttributeInvT, Block, Operation, SSAValue, TypeAttribute
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.parser.generic_parser import ParserState
 from xdsl.utils.exceptions import ParseError, VerifyException
@@ -128,6 +128,12 @@ class LocatingParser(Parser):
             op.location = self._sources.location(self._place(start))
             self._sources.offsets[op] = parts.offsets
         return op
+
+    def _parse_block(self) -> Block:
+        label = self._current_token
+        if label.kind == MLIRTokenKind.CARET_IDENT and not Block.is_valid_name(label.text[1:]):
+            self.raise_error("the label of a block starts with a letter", label.span)
+        return super()._parse_block()
 
     def parse_optional_unresolved_operand(self) -> UnresolvedOperand | None:
         operand = super().parse_optional_unresolved_operand()

@@ -65,6 +65,7 @@ def test_places_far_down_a_file() -> None:
         ),
         ('"' + "a" * 200, "1:1", "the string does not end on its line"),
         ("rpeg.generat %x", "1:1", "`rpeg.generat` is not an operation; did you mean"),
+        ('"rpeg.step"() ({^7(%x: i1): }) : () -> ()', "1:17", "the label of a block starts with"),
         ("func.func @f() {}", "1:1", "`func.func` is not an operation"),
     ],
 )
