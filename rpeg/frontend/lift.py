@@ -21,11 +21,13 @@ from rpeg.ir.ops.sampling import GetOp, StaleOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.text.diagnostics import Diagnostic, DiagnosticsError
 from rpeg.ir.text.sources import Sources
+from rpeg.ir.types.buffer import BufferType
 from rpeg.ir.types.values import CursorType
 from rpeg.ir.vocabulary.records import ALLOW, CLAUSES, EXPECT, POOLS
 from rpeg.ir.vocabulary.settings import TEXT, OrState
 
 State = tuple[str, str]
+_NO_BUFFERS = "is a buffer, which .rpeg does not have: write MLIR (-t mlir)"
 
 
 def lift(module: ModuleOp, sources: Sources) -> ast.File:
@@ -95,6 +97,11 @@ class _Lifter:
     def _step(self, op: StepOp) -> ast.Step:
         self.newest = {key: arg for arg in op.states if (key := state_of(arg)) is not None}
         body = self._body(op.body.block)
+        self.problems += (
+            self.sources.message(op, f"`{held.title}` {_NO_BUFFERS}")
+            for held in op.body.block.arg_types
+            if isinstance(held, BufferType)
+        )
         self._ends_with_newest(op.ending, list(op.states))
         count = ast.Literal("int", str(op.steps))
         return ast.Step(op.index.data, count, tuple(body))

@@ -13,11 +13,13 @@ from rpeg.frontend.recovery import REGIONS
 from rpeg.ir.base import RpegOp
 from rpeg.ir.declared import declarations, symbol_name
 from rpeg.ir.ops.declare import PipelineOp
+from rpeg.ir.ops.fuse import FuseOp
 from rpeg.ir.ops.plan import PoolOp
 from rpeg.ir.ops.sampling import GetOp, StaleOp
 from rpeg.ir.ops.step import state_key
 from rpeg.ir.stages import stages
 from rpeg.ir.text.naming import step_index
+from rpeg.ir.types.buffer import BufferType
 from rpeg.ir.types.values import (
     NEXT,
     CursorType,
@@ -37,7 +39,9 @@ def state_of(value: SSAValue) -> tuple[str, str] | None:
 
 
 class Names:
-    """A legal name for every value of a pipeline, each given once."""
+    """A legal name for every value of a pipeline, each given once. What leaves a fused pass has the
+    name of what it is inside.
+    """
 
     def __init__(self, pipeline: PipelineOp) -> None:
         self.renamed: dict[str, str] = {}
@@ -48,12 +52,14 @@ class Names:
             if name and state_key(stage.results[0].type) is None:
                 self._give(stage.results[0], name)
         for op in pipeline.walk():
-            if isinstance(op, RpegOp) and not isinstance(op, GetOp):
+            if isinstance(op, RpegOp) and not isinstance(op, GetOp | FuseOp):
                 for result in op.results:
                     self._result(result, op)
 
     def ref(self, value: SSAValue) -> ast.Ref:
         """How a text refers to a value."""
+        if isinstance(value.owner, FuseOp):
+            return self.ref(value.owner.inner(value))
         held = value.type
         match held:
             case WeightsType():
@@ -63,6 +69,8 @@ class Names:
                 return ast.Ref(held.symbol, _index(value, lag))
             case CursorType() | DataType() | VerifierType() | ToolType() | StateType():
                 return ast.Ref(held.symbol)
+            case BufferType():
+                return ast.Ref(held.title)
             case _:
                 return ast.Ref(self._names[value])
 

@@ -45,6 +45,12 @@ class FuseOp(RpegOp):
         """The fused stages, in order."""
         return [op for op in self.body.block.ops if isinstance(op, RpegOp)]
 
+    def inner(self, result: SSAValue) -> SSAValue:
+        """What a result is inside: the value of the stage that makes it."""
+        inside = (r for op in self.body.block.ops for r in op.results)
+        pairs = zip(self.results, inside, strict=True)
+        return next(made for outer, made in pairs if outer is result)
+
     def result_count(self) -> int:
         return sum(len(op.results) for op in self.body.block.ops)
 

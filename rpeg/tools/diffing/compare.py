@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from rpeg.tools.diffing.items import Facts, Item, Ref, Section, shown
+from rpeg.tools.diffing.items import ABOUT, Facts, Item, Ref, Section, shown
 
 Kind = Literal["added", "removed", "renamed", "changed"]
+ABSENT = "not given"
+"""What stands for a field that one side lacks; `none` is a word."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ class Matching:
         """Place of a new item -> its old one."""
         self.names: dict[str, str] = {}
         """Old name of a value -> its new name."""
+        self.made = {name for item in new for name in item.results}
+        """Names of values in the new section."""
         before = {item.key: item for item in old}
         for place, item in enumerate(new):
             if item.key in before:
@@ -113,19 +117,28 @@ class Matching:
         yield from (item for item in self.old if id(item) not in taken)
 
     def _differences(self, old: Item, new: Item) -> Iterator[tuple[str, str, str]]:
-        before = {name: self._renamed(value) for name, value in old.fields.items()}
+        names = self.names | dict(zip(old.results, new.results, strict=False))
+        before = {name: _renamed(value, names) for name, value in old.fields.items()}
+        if self._lost(new) and old.key == new.key:
+            before[ABOUT] = new.fields[ABOUT]
         yield from differences(before, new.fields)
 
-    def _renamed(self, value: object) -> object:
-        match value:
-            case Ref():
-                return replace(value, name=self.names.get(value.name, value.name))
-            case tuple():
-                return tuple(map(self._renamed, value))
-            case frozenset():
-                return frozenset(map(self._renamed, value))
-            case _:
-                return value
+    def _lost(self, new: Item) -> bool:
+        """Whether it is about a value that has that name no more: MLIR's tools drop names."""
+        about = new.fields.get(ABOUT)
+        return isinstance(about, Ref) and about.name not in self.made
+
+
+def _renamed(value: object, names: Mapping[str, str]) -> object:
+    match value:
+        case Ref():
+            return replace(value, name=names.get(value.name, value.name))
+        case tuple():
+            return tuple(_renamed(part, names) for part in value)
+        case frozenset():
+            return frozenset(_renamed(part, names) for part in value)
+        case _:
+            return value
 
 
 def differences(
@@ -133,7 +146,7 @@ def differences(
 ) -> Iterator[tuple[str, str, str]]:
     """(field, old, new) of each field that differs; fields of one record by their dotted names."""
     for name in dict.fromkeys((*new, *old)):
-        was, now = old.get(name), new.get(name)
+        was, now = old.get(name, ABSENT), new.get(name, ABSENT)
         if was == now:
             continue
         title = f"{inside}{name}"

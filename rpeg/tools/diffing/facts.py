@@ -23,11 +23,12 @@ from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.rrt import ProgramOp
 from rpeg.ir.rsched import EdgeOp, SequenceOp
 from rpeg.ir.text.naming import version
+from rpeg.ir.types.buffer import BufferType
 from rpeg.ir.types.values import CursorType, OptimizerType, StateType, WeightsType, symbol_text
 from rpeg.ir.vocabulary.settings import python_value
 from rpeg.tools.diffing.calls import program
 from rpeg.tools.diffing.items import ABOUT, Facts, Item, Ref, Section, shown
-from rpeg.tools.views.graph import GraphBuilder
+from rpeg.tools.views.graph import GraphBuilder, made_by
 
 
 def facts(module: ModuleOp, params: ast.File | None = None) -> Facts:
@@ -92,8 +93,9 @@ def _declaration(op: DeclareOp) -> Item:
     settings = {name: python_value(held) for name, held in op.settings().items()}
     table = op.form_settings(op.form_name)
     given = [n for n in settings if n not in table or op.settings()[n] != table[n].default]
-    words = [*filter(None, [shown(source)]), *(f"{n}={shown(settings[n])}" for n in given)]
-    fields = {"form": op.form_name, "source": source, **settings}
+    first = {"source": source} if source is not None else {}
+    words = [*map(shown, first.values()), *(f"{n}={shown(settings[n])}" for n in given)]
+    fields = {"form": op.form_name, **first, **settings}
     return Item(op.KIND, op.title, fields, (op.title,), f"{op.form_name}({', '.join(words)})")
 
 
@@ -132,8 +134,13 @@ class StepItems:
         ends = self.builder.step.ending.operands
         for start, end in zip(self.builder.step.states, ends, strict=True):
             if start in self.builder.states:
-                goes_on = self._ref(end)
-                yield Item("next", self.builder.states[start], {"is": goes_on}, text=str(goes_on))
+                yield self._next(self.builder.states[start], self._ref(end))
+
+    def _next(self, name: str, goes_on: Ref) -> Item:
+        """A state beside the declared ones has a name that is only a handle."""
+        if name in self.builder.declared:
+            return Item("next", name, {ABOUT: Ref(name), "is": goes_on}, text=str(goes_on))
+        return Item("next", name, {"is": goes_on}, (name,), str(goes_on))
 
     def _statement(self, op: Operation, name: str) -> Item:
         assert isinstance(op, RpegOp)
@@ -148,7 +155,7 @@ class StepItems:
         return Item("statement", name, fields, self._results(op, name), f"{op.word}({words})")
 
     def _results(self, op: RpegOp, name: str) -> tuple[str, ...]:
-        named = (r for r in op.results if state_key(r.type) is None)
+        named = (r for r in made_by(op) if state_key(r.type) is None)
         return (name, *(self.builder.value(r) for r in named))
 
     def _reads(self, op: RpegOp) -> dict[str, object]:
@@ -164,7 +171,7 @@ class StepItems:
         match value.type:
             case WeightsType() as held:
                 return self._weights(value, held)
-            case CursorType() | StateType():
+            case CursorType() | StateType() | BufferType():
                 made = self.builder.maker(value)
                 name = self.builder.value(value).partition("@")[0]
                 return Ref(made, prefix="" if made == name else f"{name} after ")

@@ -6,7 +6,7 @@ Optimizer state is left out: it goes wherever the weights of its model go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,6 +16,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from rpeg.frontend.lift_names import Names
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.declare import DeclareOp, PipelineOp
+from rpeg.ir.ops.fuse import FuseOp
 from rpeg.ir.ops.regions import CollectOp, EveryOp, KeepOp, YieldOp, terminator_of
 from rpeg.ir.ops.sampling import GetOp, StaleOp
 from rpeg.ir.ops.step import StepOp, state_key
@@ -25,11 +26,13 @@ from rpeg.ir.text.sources import Sources
 from rpeg.ir.types.values import CursorType, OptimizerType
 
 Kind = Literal["model", "data", "verifier", "tool", "state", "operation", "region"]
+REGIONS = EveryOp | CollectOp | FuseOp
+"""Operations that are drawn as what is inside of them."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A declared thing, an operation, or an operation with a region (every, collect)."""
+    """A declared thing, an operation, or an operation with a region (every, collect, fuse)."""
 
     id: str
     """Unique in its graph."""
@@ -84,8 +87,8 @@ class GraphBuilder:
         self.step = next(op for op in pipeline.body.block.ops if isinstance(op, StepOp))
         self.names = Names(pipeline)
         declared = [op for op in pipeline.body.block.ops if isinstance(op, DeclareOp)]
-        self._kinds: dict[str, Kind] = {op.title: _kind(op) for op in declared}
-        self._taken = set(self._kinds)
+        self.declared: dict[str, Kind] = {op.title: _kind(op) for op in declared}
+        self._taken = set(self.declared)
         self.states = {arg: self._state(arg) for arg in self.step.states if _shown(arg)}
         self.ids = {op: self._id(op) for op in self.step.walk() if _is_node(op)}
 
@@ -108,6 +111,8 @@ class GraphBuilder:
                 return self.maker(owner.weights)
             case EveryOp() | CollectOp():
                 return self._leaving(value, owner)
+            case FuseOp():
+                return self.maker(owner.inner(value))
             case _:
                 return self.ids[owner]
 
@@ -137,16 +142,16 @@ class GraphBuilder:
         """Declared things that the step reads; states beside them, such as published weights."""
         read = {op.symbol_name for op in self.step.walk() if isinstance(op, GetOp)}
         shown = {*read, *self.states.values()}
-        for name, kind in self._kinds.items():
+        for name, kind in self.declared.items():
             if name in shown:
                 yield Node(name, kind, name)
         for name in self.states.values():
-            if name not in self._kinds:
+            if name not in self.declared:
                 yield Node(name, "state", name)
 
     def _operations(self, block: Block, inside: str | None) -> Iterator[Node]:
         for op in block.ops:
-            if isinstance(op, EveryOp | CollectOp):
+            if isinstance(op, REGIONS):
                 yield Node(self.ids[op], "region", _label(op), inside)
                 yield from self._operations(op.body.block, self.ids[op])
             elif op in self.ids:
@@ -163,8 +168,8 @@ class GraphBuilder:
         named = (self.value(r) for r in op.results if state_key(r.type) is None)
         if isinstance(op, UpdateOp):
             return self._unique(f"update_{op.makes()}")
-        own = None if isinstance(op, EveryOp | CollectOp) else next(named, None)
-        return self._unique(own or _word(op))
+        own = None if isinstance(op, REGIONS) else next(named, None)
+        return self._unique(own or word(op))
 
     def _unique(self, wanted: str) -> str:
         name, number = wanted, 2
@@ -177,7 +182,7 @@ class GraphBuilder:
 
     def _reads(self) -> Iterator[Edge]:
         for op, target in self.ids.items():
-            if not isinstance(op, EveryOp | CollectOp):
+            if not isinstance(op, REGIONS):
                 read = op.kept if isinstance(op, KeepOp) else op.operands
                 shown = (v for v in read if _shown(v))
                 yield from (Edge(self.maker(v), target, self.value(v)) for v in shown)
@@ -192,6 +197,11 @@ class GraphBuilder:
 def place_of(value: SSAValue, values: Iterable[SSAValue]) -> int:
     """Where a value stands among others."""
     return next(k for k, other in enumerate(values) if other is value)
+
+
+def made_by(op: Operation) -> Sequence[SSAValue]:
+    """The values that an operation makes; those of a fused pass are made inside."""
+    return () if isinstance(op, FuseOp) else op.results
 
 
 def _is_node(op: Operation) -> bool:
@@ -209,10 +219,11 @@ def _label(op: Operation) -> str:
         case CollectOp():
             return f"collect {op.int_of('groups')} groups"
         case _:
-            return _word(op)
+            return word(op)
 
 
-def _word(op: Operation) -> str:
+def word(op: Operation) -> str:
+    """What a reader calls an operation."""
     return op.word.removeprefix("rpeg.") if isinstance(op, RpegOp) else op.name
 
 

@@ -16,7 +16,7 @@ from rpeg.ir.stages import STAGE, stage_name
 from rpeg.ir.text.sources import Sources
 from rpeg.ir.types.values import OptimizerType, TrajectoriesType, WeightsType
 from rpeg.ir.vocabulary.settings import python_value
-from rpeg.tools.views.graph import GraphBuilder, graphs
+from rpeg.tools.views.graph import GraphBuilder, graphs, made_by
 from rpeg.tools.views.sizes import size_of
 
 SCHEMA = "rpeg-graph/1"
@@ -75,7 +75,7 @@ def _operation(op: Operation, inside: str | None, builder: GraphBuilder) -> Reco
         "pool": pool_of(op),
         "runs": {kind: python_value(clause) for kind, clause in clauses if clause is not None},
         "settings": _plain(held),
-        "results": [_value(r, builder) for r in op.results],
+        "results": [_value(r, builder) for r in made_by(op)],
     }
 
 

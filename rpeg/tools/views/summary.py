@@ -17,7 +17,7 @@ from rpeg.ir.types.attributes import RecordAttr
 from rpeg.ir.types.values import TrajectoriesType, WeightsType
 from rpeg.ir.vocabulary.patterns import describe
 from rpeg.ir.vocabulary.settings import python_value
-from rpeg.tools.views.graph import GraphBuilder, graphs
+from rpeg.tools.views.graph import GraphBuilder, graphs, made_by, word
 from rpeg.tools.views.sizes import shown_bytes, size_of
 
 Row = tuple[str, ...]
@@ -82,7 +82,7 @@ def _shown(value: object) -> str:
 
 def _values(builder: GraphBuilder) -> Iterator[Row]:
     for op in builder.ids:
-        for result in op.results:
+        for result in made_by(op):
             size = size_of(result, builder.pipeline)
             if size is not None:
                 most = shown_bytes(size.most)
@@ -95,7 +95,7 @@ def _values(builder: GraphBuilder) -> Iterator[Row]:
                     _lag(result),
                     most,
                     shown_bytes(size.expected),
-                    op.word if isinstance(op, RpegOp) else op.name,
+                    word(op),
                 )
 
 

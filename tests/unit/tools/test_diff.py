@@ -87,6 +87,42 @@ def test_a_window_of_versions(shell: Shell) -> None:
     ]
 
 
+def test_a_register_that_is_renamed(shell: Shell, tmp_path: Path) -> None:
+    """As after a tool that drops names: its readers are not told again."""
+    shell.write()
+    text = opt(str(tmp_path / "p.rpeg"), "-p", ANNOTATE.format(tp=1)).out
+    (tmp_path / "old.mlir").write_text(text)
+    (tmp_path / "new.mlir").write_text(text.replace("%actor_published", "%arg3"))
+    assert shell("diff", "old.mlir", "new.mlir").out.splitlines() == [
+        "pipeline p",
+        "  ~ next arg3: was called actor_published",
+    ]
+
+
+def test_an_expectation_of_a_name_that_is_lost(shell: Shell, tmp_path: Path) -> None:
+    shell.write(("\n}\n", "\n  expect adv = ratio(mean=0.5)\n}\n"))
+    text = opt(str(tmp_path / "p.rpeg")).out
+    (tmp_path / "new.mlir").write_text(text.replace("%adv", "%9"))
+    assert shell("diff", "p.rpeg", "new.mlir").out.splitlines() == [
+        "pipeline p",
+        "  ~ statement group_advantage: was called adv",
+    ]
+
+
+def test_what_is_not_given_is_not_the_word_none(shell: Shell) -> None:
+    old = "adv = group_advantage(r, baseline=mean, scale=std)"
+    lines = changed(
+        shell,
+        (
+            "    r = score",
+            "    y0, lp0 = generate(actor@i, q, n=1, max_tokens=8, "
+            "temperature=0.0)\n    r0 = score(correct, y0)\n    r = score",
+        ),
+        (old, "adv = remax_advantage(r, r0)"),
+    )
+    assert "    scale: std -> not given" in lines
+
+
 def test_what_came_and_went(shell: Shell) -> None:
     lines = changed(
         shell,
@@ -159,7 +195,7 @@ def test_levels(shell: Shell) -> None:
     assert lines[0] == "levels: L0 (what a step computes) -> L1 (where stages run)"
     assert "  + group all: ranks 0..1" in lines
     assert "    weights: actor@i -> actor_published@i" in lines
-    assert "    par: none -> par(dp=2)" in lines
+    assert "    par: not given -> par(dp=2)" in lines
 
 
 def test_layouts(shell: Shell) -> None:

@@ -7,11 +7,18 @@ import re
 from pathlib import Path
 
 import pytest
+from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from rpeg.frontend import load
+from rpeg.ir.ops.declare import PipelineOp
+from rpeg.ir.text.diagnostics import DiagnosticsError
+from rpeg.ir.text.parse import parse_module
+from rpeg.ir.text.sources import Sources
+from rpeg.tools.opt.passes import apply, parse_passes
+from rpeg.tools.opt.targets import TARGETS as WRITERS
 from rpeg.tools.views.dot import dot
-from rpeg.tools.views.graph import Edge, Graph, Node, graphs
+from rpeg.tools.views.graph import Edge, Graph, GraphBuilder, Node, graphs
 from rpeg.tools.views.mermaid import mermaid
 from rpeg.tools.views.sizes import shown_bytes
 from tests.unit.tools.opt import EXAMPLES, ROOT, opt
@@ -19,6 +26,18 @@ from tests.unit.tools.opt import EXAMPLES, ROOT, opt
 GOLDEN = ROOT / "tests" / "golden" / "views"
 TARGETS = ["dot", "mermaid", "json", "summary"]
 STEM = {path.stem: path for path in EXAMPLES}
+LOWERED = (
+    "rpeg-canonicalize,rpeg-eliminate-dead-stages,rpeg-eliminate-reference,rpeg-fuse-inference",
+    "rpeg-annotate-parallelism",
+    "rpeg-schedule",
+)
+"""Passes in their order; each is run on what the ones above made."""
+WRITTEN = sorted(
+    path
+    for folder in ("filecheck/dialect", "unit/interp/l1")
+    for path in (ROOT / "tests" / folder).glob("*.mlir")
+    if "rpeg.step " in path.read_text()
+)
 ANNOTATE = "rpeg-annotate-parallelism{dp=2 tp=2 sp=true}"
 
 
@@ -123,6 +142,60 @@ def test_bytes() -> None:
     assert results["q"] == (None, None)
     assert shown_bytes(5 * responses * longest) == "160.0 KiB"
     assert [shown_bytes(n) for n in (None, 7, 1 << 50)] == ["-", "7 B", "1024.0 TiB"]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_view_of_every_level(path: Path) -> None:
+    """Of L0, and where the passes take the example, of L1 and L2."""
+    loaded = load(path.read_text(), str(path))
+    assert isinstance(loaded.module, ModuleOp)
+    _all_views(loaded.module, loaded.sources)
+    for passes in LOWERED:
+        try:
+            for one in parse_passes(passes):
+                apply(one, Context(), loaded.module, loaded.sources)
+        except DiagnosticsError:
+            return
+        _all_views(loaded.module, loaded.sources)
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.stem)
+def test_every_view_of_what_no_pass_makes(path: Path) -> None:
+    """Buffers, streams, joins, transfers, reshards."""
+    module, sources, problems = parse_module(path.read_text(), str(path))
+    assert module is not None, problems
+    _all_views(module, sources)
+
+
+def _all_views(module: ModuleOp, sources: Sources) -> None:
+    """Each can be written, with each operation in it; the surface may be refused, at a place."""
+    for view in ("dot", "mermaid", "json", "summary"):
+        assert WRITERS[f"rpeg-{view}"](module, sources)
+    for pipeline in (op for op in module.ops if isinstance(op, PipelineOp)):
+        builder = GraphBuilder(pipeline)
+        drawn = builder.graph()
+        ids = [node.id for node in drawn.nodes]
+        assert len(ids) == len(set(ids))
+        assert {*builder.ids.values()} <= {*ids}
+        assert {end for edge in drawn.edges for end in (edge.source, edge.target)} <= {*ids}
+    try:
+        WRITERS["rpeg"](module, sources)
+    except DiagnosticsError as refusal:
+        assert all(problem.at.line > 1 for problem in refusal.diagnostics)
+
+
+def test_fused_values_are_told_once() -> None:
+    passes = "rpeg-annotate-parallelism,rpeg-fuse-inference"
+    text = opt(str(STEM["ppo_critic"]), "-p", passes, "-t", "rpeg-summary").out
+    assert re.findall(r"^  (lp_old\w*) +per-token", text, re.M) == ["lp_old"]
+    drawn = opt(str(STEM["ppo_critic"]), "-p", passes, "-t", "rpeg-dot").out
+    assert '  subgraph "cluster_fuse" {\n    label="fuse";\n    "lp_old" [' in drawn
+    assert '"lp_old" -> "rt" [label="lp_old"];' in drawn
+
+
+def test_a_buffer_has_no_surface() -> None:
+    run = opt(str(ROOT / "tests" / "filecheck" / "dialect" / "buffers.mlir"), "-t", "rpeg")
+    assert "is a buffer, which .rpeg does not have: write MLIR (-t mlir)" in run.err
 
 
 @pytest.mark.parametrize("target", TARGETS)
