@@ -76,7 +76,10 @@ def decoded(data: bytes, name: str) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise Failure(f"{name} is not UTF-8 text (byte {error.start})") from None
+        line = data.count(b"\n", 0, error.start) + 1
+        column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
+        text = f"{name}:{line}:{column}: this is not UTF-8 text (byte {error.start} of the file)"
+        raise Failure(text) from None
 
 
 def report(diagnostics: Iterable[Diagnostic], source: Source) -> None:

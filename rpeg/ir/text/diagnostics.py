@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TextIO
+from unicodedata import category
 
 Severity = Literal["error", "warning", "note"]
 
@@ -91,8 +92,14 @@ def _excerpt(at: Position, source: str) -> list[str]:
     if not (source and 1 <= at.line <= len(lines)):
         return []
     line, column = _window(lines[at.line - 1].rstrip("\r"), at.column - 1)
+    line, column = _visible(line), len(_visible(line[:column]))
     pad = "".join("\t" if c == "\t" else " " for c in line[:column])
     return [f"    {line}", f"    {pad}^"]
+
+
+def _visible(line: str) -> str:
+    """Control characters as escapes: a terminal would obey them."""
+    return "".join(ascii(c)[1:-1] if category(c) == "Cc" and c != "\t" else c for c in line)
 
 
 def _window(line: str, column: int) -> tuple[str, int]:

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from rpeg.frontend import Loaded
 from rpeg.frontend.overrides import dump_params
-from rpeg.ir.text.diagnostics import Diagnostic, has_errors
+from rpeg.ir.text.diagnostics import Diagnostic, has_errors, show
 from rpeg.passes.base import pipelines
 from rpeg.tools.compiling import load_with
-from rpeg.tools.console import FAILED, OK, Source, language_only, read, report
+from rpeg.tools.console import FAILED, OK, Source, language_only, read
 from rpeg.tools.sources import source_problems
 
-HELP = "check a file: every problem at once, with its place"
+HELP = "check files: every problem at once, with its place"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.add_argument(
-        "file", metavar="FILE[:PIPELINE]", help=".rpeg text, and which of its pipelines"
+        "files",
+        nargs="+",
+        metavar="FILE[:PIPELINE]",
+        help=".rpeg text, and which of its pipelines",
     )
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="another value for a param"
@@ -30,25 +35,46 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Checks the file."""
-    source = read(options.file)
-    language_only(source, "rpeg check")
-    loaded = load_with(options.set, source)
-    diagnostics = [*loaded.diagnostics, *_of_sources(loaded, source)]
+    """Checks each file, and tells of all of them."""
+    checked = [_checked(name, options.set) for name in options.files]
     if options.json:
-        print(json.dumps([_record(d) for d in diagnostics], indent=2))
-        return FAILED if has_errors(diagnostics) else OK
-    report(diagnostics, source)
+        print(json.dumps([_record(d) for one in checked for d in one.diagnostics], indent=2))
+    else:
+        for one in checked:
+            _tell(one, options.params)
+    return FAILED if any(has_errors(one.diagnostics) for one in checked) else OK
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A file, and what there is to say of it."""
+
+    source: Source
+    loaded: Loaded
+    diagnostics: Sequence[Diagnostic]
+
+
+def _checked(name: str, overrides: Sequence[str]) -> Checked:
+    source = read(name)
+    language_only(source, "rpeg check")
+    loaded = load_with(overrides, source)
+    return Checked(source, loaded, [*loaded.diagnostics, *_of_sources(loaded, source)])
+
+
+def _tell(checked: Checked, params: bool) -> None:
+    source, loaded = checked.source, checked.loaded
+    show(checked.diagnostics, {source.name: source.text}, sys.stderr)
+    if has_errors(checked.diagnostics):
+        return
     assert loaded.module is not None and loaded.file is not None
-    if options.params:
+    if params:
         for node in loaded.file.pipelines:
             print(f"# {node.name}")
             print(dump_params(node), end="")
-        return OK
+        return
     for pipeline in pipelines(loaded.module):
         count = sum(1 for op in pipeline.walk() if op.name.startswith("rpeg.")) - 1
         print(f"{source.path}:{pipeline.title}: no errors ({count} operations)")
-    return OK
 
 
 def _of_sources(loaded: Loaded, source: Source) -> Iterator[Diagnostic]:

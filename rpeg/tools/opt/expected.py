@@ -24,7 +24,10 @@ _EXPECTED = re.compile(
     r"(?:@(?P<where>[+-]\d+|above|below)?(?::(?P<column>\d+))?)?"
     r"[ \t]*\{\{(?P<text>.*?)\}\}"
 )
-_MEANT = re.compile(r"(?://|#).*?\bexpected-(?:error|warning|note|remark)\b")
+_MEANT = re.compile(
+    r"(?://|#).*?\bexpected-(?:(?:error|warning|note|remark)\b"
+    r"|(?P<unknown>\w+)(?:@\S*)?[ \t]*\{\{)"
+)
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,7 @@ def mismatches(text: str, found: Sequence[Diagnostic], file: str) -> list[Diagno
     """
     rest = list(found)
     problems = list(_malformed(text, file))
+    last = len(text.splitlines())
     for expected in expectations(text):
         match = next((d for d in rest if expected.matches(d, file)), None)
         if match is not None:
@@ -83,6 +87,8 @@ def mismatches(text: str, found: Sequence[Diagnostic], file: str) -> list[Diagno
             continue
         place = f"{expected.line}" + (f":{expected.column}" if expected.column else "")
         message = f"expected {expected.severity} at {place} was not found: {expected.text}"
+        if not 1 <= expected.line <= last:
+            message += f" (the text has lines 1 to {last})"
         problems.append(Diagnostic(expected.at, message, file=file))
     unexpected = (
         replace(d, message=f"unexpected {d.severity}: {d.message}", severity="error") for d in rest
@@ -96,4 +102,6 @@ def _malformed(text: str, file: str) -> Iterator[Diagnostic]:
         if meant is not None and not _EXPECTED.search(line):
             message = "an expectation is written expected-error@+1:13 {{text}}, @ and {{text}} "
             message += "in one line; @+1, @-1, @above, @below and the column may be left out"
+            if meant["unknown"]:
+                message = f"`{meant['unknown']}` is no kind of message: {', '.join(_KINDS)}"
             yield Diagnostic(Position(number, meant.start() + 1), message, file=file)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import get_args, get_origin, get_type_hints
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -22,6 +23,12 @@ from rpeg.passes import PASSES
 from rpeg.passes.base import PassRefused, RpegPass
 from rpeg.tools.console import USAGE, Failure
 
+_TYPES: Mapping[type, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+}
 PassLoader = Callable[[], type[ModulePass]]
 
 
@@ -84,7 +91,8 @@ def _pass(spec: ArgSpec) -> ModulePass:
     try:
         return cls.from_spec(spec)
     except ValueError as error:
-        raise Failure(f"{spec}: {_plain(str(error))}", USAGE) from None
+        wrong = next(_misfits(cls, spec), _plain(str(error)))
+        raise Failure(f"{spec}: {wrong}", USAGE) from None
 
 
 def _loader(name: str) -> PassLoader:
@@ -106,6 +114,19 @@ def _installed() -> dict[str, PassLoader]:
 
 def _options(cls: type[ModulePass]) -> Sequence[str]:
     return [f.name for f in dataclasses.fields(cls) if f.init and f.name != "name"]
+
+
+def _misfits(cls: type[ModulePass], spec: ArgSpec) -> Iterator[str]:
+    """Options whose values are of another type than they take."""
+    held = get_type_hints(cls)
+    for option, values in spec.normalize_parameter_names().parameters.items():
+        wanted = held[option]
+        plain = [t for t in (wanted, *get_args(wanted)) if t in _TYPES]
+        one = get_origin(wanted) is not tuple
+        fits = all(isinstance(value, tuple(plain)) for value in values)
+        if plain and not (fits and (len(values) == 1 or not one)):
+            shown = ", ".join(map(str, values))
+            yield f"`{option}` takes {' or '.join(_TYPES[t] for t in plain)}, not {shown}"
 
 
 def _plain(message: str) -> str:

@@ -29,18 +29,34 @@ READERS = ["check", "compile -o out", "run", "fmt"]
         ("none.rpeg", "none.rpeg: No such file or directory"),
         ("none.rpeg:p", "none.rpeg: No such file or directory"),
         ("tiny", "tiny: Is a directory"),
-        ("binary.rpeg", "binary.rpeg is not UTF-8 text (byte 5)"),
+        ("binary.rpeg", "binary.rpeg:2:6: this is not UTF-8 text (byte 14 of the file)"),
     ],
     ids=["missing", "missing with a pipeline", "folder", "binary"],
 )
 def test_files(command: str, name: str, text: str, shell: Shell) -> None:
-    (shell.folder / "binary.rpeg").write_bytes(b"rpeg \xff\xfe")
+    (shell.folder / "binary.rpeg").write_bytes(b"rpeg 0.1\nrpeg \xff\xfe")
     before = shell.names()
     done = shell(*command.split(), name)
     if command == "fmt" and name.endswith(":p"):
         text = "none.rpeg: No such file or directory"
     assert (done.code, done.out, done.err) == (1, "", f"error: {text}\n")
     assert shell.names() == before
+
+
+def test_check_takes_several_files(shell: Shell) -> None:
+    shell.write(name="good.rpeg")
+    shell.write(("n=2", "m=2"), name="bad.rpeg")
+    done = shell("check", "bad.rpeg", "good.rpeg")
+    assert done.code == 1
+    assert done.err.startswith("bad.rpeg:")
+    assert done.out.startswith("good.rpeg:p: no errors")
+
+
+def test_control_characters_are_escaped(shell: Shell) -> None:
+    (shell.folder / "nul.rpeg").write_bytes(b"rpeg 0.1\n\x1b[31m\x00")
+    done = shell("check", "nul.rpeg")
+    assert done.code == 1
+    assert "\\x1b[31m\\x00" in done.err and "\x00" not in done.err and "\x1b" not in done.err
 
 
 @pytest.mark.parametrize("command", ["check", "compile -o out", "run"])

@@ -125,6 +125,29 @@ def test_expected_messages() -> None:
     assert extra.messages[0].startswith("<stdin>:7:28: error: unexpected error: generate has no")
 
 
+def test_expectations_that_can_never_be_met() -> None:
+    odd = BROKEN + "# expected-bogus {{x}}\n"
+    found = opt("-f", "rpeg", "--verify-diagnostics", stdin=odd).err
+    assert "`bogus` is no kind of message: error, warning, note, remark" in found
+    far = BROKEN + f"# {EXPECT}@-99 {{{{x}}}}\n"
+    found = opt("-f", "rpeg", "--verify-diagnostics", stdin=far).err
+    assert "was not found: x (the text has lines 1 to " in found
+
+
+@pytest.mark.parametrize(
+    ("passes", "text"),
+    [
+        ("rpeg-annotate-parallelism{dp=x}", "`dp` takes a whole number, not x"),
+        ("rpeg-annotate-parallelism{sp=3}", "`sp` takes true or false, not 3"),
+        ("rpeg-annotate-parallelism{dp=1,2}", "`dp` takes a whole number, not 1, 2"),
+    ],
+)
+def test_an_option_of_another_type(passes: str, text: str) -> None:
+    run = opt(str(EXAMPLES[0]), "-p", passes)
+    assert (run.code, run.out) == (2, "")
+    assert text in run.err
+
+
 def test_help(monkeypatch: pytest.MonkeyPatch, update_golden: bool) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     run = opt("--help")
