@@ -212,7 +212,7 @@ def test_wrong_commands(arguments: list[str], code: int, tmp_path: Path, monkeyp
 
 
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
-    assert "<stdin> is not UTF-8" in opt(stdin=b"\xff\x00").err
+    assert "<stdin>:1:1: this is not UTF-8" in opt(stdin=b"\xff\x00").err
     file = tmp_path / "x.mlir"
     file.write_bytes(b"rpeg\xff")
     assert opt(str(file)).code == 1
