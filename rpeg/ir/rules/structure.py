@@ -12,7 +12,7 @@ from xdsl.irdl import OpDef, OptPropertyDef, VerificationContext
 from xdsl.irdl.operations import VarIRConstruct, irdl_op_verify_regions, verify_variadic_size
 from xdsl.utils.exceptions import VerifyException
 
-from rpeg.ir.base import CheckedOp, Held
+from rpeg.ir.base import CheckedOp, Held, RpegOp
 from rpeg.ir.declared import enclosing
 from rpeg.ir.rules.violations import Violation
 
@@ -36,6 +36,11 @@ def _counts(op: CheckedOp, definition: OpDef) -> Iterator[str]:
     except VerifyException as error:
         message = str(error)
         yield message[:1].lower() + message[1:]
+        return
+    if isinstance(op, RpegOp):
+        for name, flow in op.operand_flows().items():
+            if flow.at_least_one and not getattr(op, name):
+                yield f"it needs {flow.pattern.noun} as `{name}`"
 
 
 def _properties(op: CheckedOp, definition: OpDef) -> Iterator[str]:

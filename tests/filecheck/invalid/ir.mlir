@@ -237,3 +237,14 @@ rpeg.pipeline @nameless_index {
     rpeg.yield %train
   }) : () -> ()
 }
+
+// -----
+
+rpeg.pipeline @nothing_summed {
+  rpeg.data @train prompts("y")
+  rpeg.step i < 3 (%train : !rpeg.cursor<@train, prompts>) {
+    // expected-error@+1:5 {{rpeg.weighted_sum: it needs per-response reward as `rewards`}}
+    %r = "rpeg.weighted_sum"() <{weights = []}> : () -> !rpeg.seq<reward, sample>
+    rpeg.yield %train
+  }
+}
