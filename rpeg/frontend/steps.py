@@ -85,7 +85,7 @@ class StepGen:
             return self._region(node, signature, given, body)
         if operands is None or not given.sound:
             return None
-        operands += self._states_of_settings(given, body)
+        operands += self._states_of_settings(signature, given, body)
         return self._emit(node, signature, operands, given, anchors, body)
 
     def _operands(
@@ -110,9 +110,9 @@ class StepGen:
             return self.reader.poison(body.builder)
         return state.optimizer
 
-    def _states_of_settings(self, given: Given, body: Body) -> list[SSAValue]:
+    def _states_of_settings(self, signature: Signature, given: Given, body: Body) -> list[SSAValue]:
         """Values of settings that name a state, such as coef=kl@i: operands without a surface."""
-        signature, spec = operations()["kl_controller"], operations()["kl_controller"].operands[0]
+        spec = operations()["kl_controller"].operands[0]
         read = (
             self.reader.reference(ref, signature, spec, body.scope, body.builder)
             for ref in given.states.values()

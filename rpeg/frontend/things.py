@@ -234,8 +234,8 @@ class Reader:
         if not isinstance(state.start.type, WeightsType):
             self.messages.error(
                 ref.at,
-                f"only generate may read older weights; {signature.name} reads "
-                f"{ref.name}@{self.names.index}",
+                f"`{ref.name}` is a state, which a step reads at @{self.names.index} only: "
+                f"{signature.name} reads {ref.name}@{self.names.index}",
             )
             return None
         window = {"low": plain(lag[0]), "high": plain(lag[1])}

@@ -91,3 +91,50 @@ def test_a_window_that_bounds_admission_needs_weights() -> None:
     assert refused(LOSS, "[i-8..i]", HEAD) == []
     (found,) = refused(LOSS, "[i-9..i]", HEAD)
     assert "when admitted" in found and "covers 8" in found
+
+
+UNWEIGHTED = ["kl_loss(y, lp, coef=0.001)", "entropy_bonus(y, coef=0.01)"]
+
+
+@pytest.mark.parametrize("term", UNWEIGHTED)
+def test_terms_without_a_correction_follow_a_loss_that_has_one(term: str) -> None:
+    (found,) = refused(f"pg = {term}")
+    assert "has no correction of its own, and `y` may be 2 versions old" in found
+    assert refused(f"pg = {term}", "i") == []
+    both = PROGRAM.replace("actor@i, pg,", "actor@i, pg, more,")
+    loss = f"{LOSS}more = {term}"
+    assert errors(both.format(generate=GENERATE, loss=loss)) == []
+
+
+def under(allow: str, settings: str, window: str = "[i-2..i]") -> list[str]:
+    """Errors of a step with this window in a file that allows so much."""
+    text = PROGRAM.replace("  step", f"  allow bounded_async({allow})\n  step")
+    generate = f"y, lp = generate(actor@{window}, q, n=8, max_tokens=64{settings})"
+    return errors(text.format(generate=generate, loss=LOSS))
+
+
+@pytest.mark.parametrize(
+    ("allow", "settings", "said"),
+    [
+        ("", ", bound=head", "bound=head: the file allows bound=strict: write bound=strict, or"),
+        (", bound=strict", ", bound=head", "allow bounded_async(..., bound=head)"),
+        (", overflow=drop", ", overflow=truncate", "write overflow=drop, or"),
+        (
+            ", overflow=resume, old_spans=mask",
+            ", overflow=resume, old_spans=drop",
+            "write old_spans=mask, or",
+        ),
+    ],
+)
+def test_a_window_says_what_its_file_allows(allow: str, settings: str, said: str) -> None:
+    (found,) = under(f"staleness=2{allow}", settings)
+    assert said in found
+    assert under(f"staleness=2{settings}", settings) == []
+    assert under(f"staleness=2{allow}", "") == []
+
+
+def test_no_staleness_allowed_reads_this_steps_weights() -> None:
+    (found,) = under("staleness=0", "", "[i-1..i]")
+    assert "read actor@i, or allow staleness=1" in found
+    (found,) = under("staleness=-1", "", "[i-1..i]")
+    assert found == "staleness=-1: expected at least 0"

@@ -38,6 +38,7 @@ from rpeg.ir.vocabulary.settings import (
     FLOAT,
     INT,
     TEXT,
+    Python,
     Setting,
     python_value,
     record,
@@ -421,14 +422,23 @@ class AllowOp(CheckedOp):
         yield from old_spans_violations(words)
 
 
-def allowed_staleness(op: Operation) -> int | None:
-    """How old weights may be by the `allow bounded_async` lines around an operation."""
+def allowed_windows(op: Operation) -> list[Mapping[str, Python]]:
+    """The settings of each `allow bounded_async` line around an operation."""
     pipeline = pipeline_of(op)
     others = pipeline.regions[0].block.ops if pipeline is not None else ()
-    records = (other.permission for other in others if isinstance(other, AllowOp))
-    found = [r.settings.get("staleness") for r in records if r.kind == "bounded_async"]
-    steps = [held for held in map(python_value, found) if isinstance(held, int)]
-    return max(steps, default=None)
+    records = [other.permission for other in others if isinstance(other, AllowOp)]
+    windows = [record.settings for record in records if record.kind == "bounded_async"]
+    table = ALLOW["bounded_async"].settings
+    return [
+        {k: python_value(v) for k, v in window.items() if k in table and table[k].kind.accepts(v)}
+        for window in windows
+    ]
+
+
+def allowed_staleness(op: Operation) -> int | None:
+    """How old weights may be by the `allow bounded_async` lines around an operation."""
+    found = (window.get("staleness") for window in allowed_windows(op))
+    return max((held for held in found if isinstance(held, int) and held >= 0), default=None)
 
 
 @irdl_op_definition

@@ -31,6 +31,8 @@ class LossOp(RpegOp):
     """Safe for more than one optimizer step in an update."""
     TRAINS: ClassVar[tuple[str, ...]] = ("policy", "actor_critic")
     """The kinds of models that it can train."""
+    FOLLOWS: ClassVar[bool] = False
+    """It has no correction for staleness of its own: its batch's policy loss covers the lag."""
     traits = traits_def(Pure())
 
     def infer(self) -> Sequence[Attribute]:
@@ -228,6 +230,7 @@ class KlLossOp(LossOp):
 
     name = "rpeg.loss.kl"
     SURFACE: ClassVar[str] = "kl_loss"
+    FOLLOWS: ClassVar[bool] = True
     trajectories = operand("traj")
     reference = operand("tok.logprob")
     coef = required(FLOAT)
@@ -241,6 +244,7 @@ class EntropyBonusOp(LossOp):
 
     name = "rpeg.loss.entropy"
     SURFACE: ClassVar[str] = "entropy_bonus"
+    FOLLOWS: ClassVar[bool] = True
     trajectories = operand("traj")
     coef = required(FLOAT)
     loss = gives("loss")

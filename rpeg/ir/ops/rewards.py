@@ -82,7 +82,7 @@ class KlPenaltyOp(RpegOp):
     def rules(self) -> Iterator[Violation]:
         if self.coef is None and self.coef_state is None:
             yield Violation(
-                "missing-setting", "kl_penalty needs the setting `coef`: write coef=0.2"
+                "missing-setting", "kl_penalty needs the setting `coef`: write coef=0.001"
             )
 
 

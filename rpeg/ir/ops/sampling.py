@@ -22,11 +22,11 @@ from rpeg.ir.base import (
     setting,
 )
 from rpeg.ir.declared import declaration
-from rpeg.ir.ops.declare import DeclareOp, allowed_staleness
+from rpeg.ir.ops.declare import DeclareOp, allowed_staleness, allowed_windows
 from rpeg.ir.rules import violations
 from rpeg.ir.rules.codes import Code
 from rpeg.ir.rules.models import same_tokens
-from rpeg.ir.rules.staleness import WORDS, old_spans_violations
+from rpeg.ir.rules.staleness import WORDS, old_spans_violations, unallowed
 from rpeg.ir.rules.violations import Violation
 from rpeg.ir.text.assembly import parse_settings, print_settings
 from rpeg.ir.text.naming import name_of
@@ -250,16 +250,18 @@ class GenerateOp(RpegOp):
         """Where the file says how much staleness it allows, the step keeps to it."""
         allowed, oldest, i = allowed_staleness(self), weights.lag[1], index_name(self)
         if allowed is not None and oldest > allowed:
+            window = f"[{i}-{allowed}..{i}]" if allowed else i
             yield Violation(
                 "lag-beyond-allow",
                 f"`{weights.owner}` may be {oldest} versions old, the file allows {allowed}: read "
-                f"{weights.owner}@[{i}-{allowed}..{i}], or allow staleness={oldest}",
+                f"{weights.owner}@{window}, or allow staleness={oldest}",
                 violations.operand(0),
             )
 
     def _window_rules(self, weights: WeightsType) -> Iterator[Violation]:
         if weights.lag[0] != weights.lag[1]:
-            yield from old_spans_violations(self._window())
+            misfits = list(old_spans_violations(self._window()))
+            yield from misfits or unallowed(self._window(), allowed_windows(self))
             return
         for name in self._window():
             yield Violation(

@@ -20,7 +20,7 @@ from rpeg.ir.base import (
     setting,
 )
 from rpeg.ir.declared import declaration, place_in_file
-from rpeg.ir.ops.losses import LossOp
+from rpeg.ir.ops.losses import LossOp, PolicyLossOp
 from rpeg.ir.ops.preference import DpoOp, PairLossOp
 from rpeg.ir.rules import violations
 from rpeg.ir.rules.models import like_trunks
@@ -98,6 +98,7 @@ class UpdateOp(RpegOp):
         for index, loss in enumerate(self.losses):
             yield from self._loss_rules(owner, index + 2, loss)
         yield from self._aggregation_rule()
+        yield from self._followers_rule()
         yield from self._size_rule()
 
     def _optimizer_rule(self, owner: str) -> Iterator[Violation]:
@@ -161,6 +162,29 @@ class UpdateOp(RpegOp):
                 violations.operand(index + 2),
             )
             return
+
+    def _followers_rule(self) -> Iterator[Violation]:
+        """Terms without a correction of their own stand with a loss that has one."""
+        makers = [loss.owner for loss in self.losses if isinstance(loss.owner, LossOp)]
+        if len(makers) < len(self.losses):  # fused: which batches they train on is inside
+            return
+        policy = [maker for maker in makers if isinstance(maker, PolicyLossOp)]
+        corrected = [trajectories_of(maker.operands[0]) for maker in policy]
+        for index, maker in enumerate(makers):
+            if maker.FOLLOWS and trajectories_of(maker.operands[0]) not in corrected:
+                yield from self._alone(maker, index + 2)
+
+    def _alone(self, loss: LossOp, index: int) -> Iterator[Violation]:
+        """A loss that follows none must be of samples of this step's weights."""
+        y = loss.operands[0]
+        if isinstance(y.type, TrajectoriesType) and y.type.lag[1] > 0:
+            yield Violation(
+                "uncorrected-lag",
+                f"{loss.SURFACE} has no correction of its own, and `{name_of(y)}` may be "
+                f"{y.type.lag[1]} versions old: give this update a policy loss of `{name_of(y)}` "
+                f"that covers it, or generate from {y.type.owner}@{index_name(self)}",
+                violations.operand(index),
+            )
 
     def _size_rule(self) -> Iterator[Violation]:
         parts = self.int_of("minibatches")

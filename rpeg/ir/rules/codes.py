@@ -48,6 +48,7 @@ Algorithm = Literal[
     "corrected-twice",
     "lag-beyond-correction",
     "lag-beyond-allow",
+    "window-beyond-allow",
     "mixed-trajectories",
     "kept-without-trajectories",
     "collect-without-keep",

@@ -223,7 +223,8 @@ def plan_violations(plan: PlanOp) -> Iterator[Violation]:
     if missing and plan.places:
         yield Violation(
             "open-stages",
-            f"the plan leaves {', '.join(missing)} open: `rpeg plan` fills them in",
+            f"the plan leaves {', '.join(missing)} open: give each a line, such as "
+            f"`{missing[0]} on {plan.places[0].pool_name}`",
             severity="note",
         )
 

@@ -39,11 +39,20 @@ def unknown_setting(owner: str, name: str, table: Mapping[str, Setting]) -> str:
 
 
 def missing_setting(owner: str, setting: Setting) -> str:
-    """The message for a setting that every use gives."""
-    example = setting.kind.words[0] if setting.kind.words else setting.kind.example
-    if setting.kind in (INT, FLOAT) and float(example) < (setting.least or 0):
-        example = str(setting.least)
-    return f"{owner} needs the setting `{setting.name}`: write {setting.name}={example}"
+    """The message for a setting that every use gives, or that MLIR leaves out with its default."""
+    example = f"{setting.name}={_example(setting)}"
+    return f"{owner} needs the setting `{setting.name}`: write {example}"
+
+
+def _example(setting: Setting) -> str:
+    """What a message offers for a setting: its default, where it has one."""
+    default, example = python_value(setting.default), setting.kind.example
+    if default is not None:
+        return str(default).lower() if isinstance(default, bool) else str(default)
+    if setting.kind.words:
+        return setting.kind.words[0]
+    too_small = setting.kind in (INT, FLOAT) and float(example) < (setting.least or 0)
+    return str(setting.least) if too_small else example
 
 
 def misfit(name: str, kind: Kind, written: str) -> str:

@@ -7,7 +7,7 @@ what becomes of those.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from rpeg.ir.rules import violations
 from rpeg.ir.rules.violations import Violation
@@ -17,6 +17,8 @@ OVERFLOWS = ("wait", "resume", "drop", "truncate", "defer")
 OLD_SPANS = ("mask", "drop", "regenerate")
 WORDS = {"bound": BOUNDS, "overflow": OVERFLOWS, "old_spans": OLD_SPANS}
 """The settings of a window, in the order in which types write them."""
+NARROWEST = {"bound": "strict", "overflow": "wait"}
+"""What every permission includes: no token past the bound, no sample changed or lost for it."""
 
 
 def old_spans_violations(held: Mapping[str, str]) -> Iterator[Violation]:
@@ -36,3 +38,18 @@ def old_spans_violations(held: Mapping[str, str]) -> Iterator[Violation]:
             "the bound: remove it",
             violations.setting("old_spans"),
         )
+
+
+def unallowed(
+    held: Mapping[str, str], allowed: Sequence[Mapping[str, object]]
+) -> Iterator[Violation]:
+    """A window says nothing that no `allow bounded_async` line of its file says."""
+    for name, word in held.items():
+        said = [window[name] for window in allowed if name in window]
+        if said and word not in said and word != NARROWEST.get(name):
+            yield Violation(
+                "window-beyond-allow",
+                f"{name}={word}: the file allows {name}={said[0]}: write {name}={said[0]}, or "
+                f"allow bounded_async(..., {name}={word})",
+                violations.setting(name),
+            )

@@ -128,7 +128,7 @@ class OrState(Kind):
     """A number, or the value of a state such as kl@i (then an operand, not an attribute)."""
 
 
-FLOAT_OR_STATE = OrState("a number or a state such as kl@i", "0.2", FloatAttr)
+FLOAT_OR_STATE = OrState("a number or a state such as kl@i", "0.001", FloatAttr)
 
 
 @dataclass(frozen=True)

@@ -248,3 +248,17 @@ rpeg.pipeline @nothing_summed {
     rpeg.yield %train
   }
 }
+
+// -----
+
+rpeg.pipeline @defaults {
+  // expected-error@+4 {{`actor` has an optimizer but no step makes actor@i+1}}
+  // expected-error@+3 {{adamw needs the setting `beta1`: write beta1=0.9}}
+  // expected-error@+2 {{adamw needs the setting `beta2`: write beta2=0.999}}
+  // expected-error@+1 {{adamw needs the setting `schedule`: write schedule=constant}}
+  rpeg.model @actor policy("x") {optim = #rpeg.record<adamw, {lr = 1.0e-6 : f64, weight_decay = 0.0 : f64, grad_clip = 1.0 : f64, warmup = 0 : i64}>}
+  rpeg.data @train prompts("y")
+  rpeg.step i < 3 (%train : !rpeg.cursor<@train, prompts>) {
+    rpeg.yield %train
+  }
+}

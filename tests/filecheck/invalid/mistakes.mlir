@@ -88,8 +88,7 @@ builtin.module {
     rpeg.step i < 1000 (%actor: !rpeg.weights<@actor, policy>, %actor_opt: !rpeg.opt<@actor>, %train: !rpeg.cursor<@train, prompts>) {
       %ref = rpeg.get @ref : !rpeg.weights<@ref, policy>
       %q, %train_1 = rpeg.batch %train {size = 512 : i64}
-      %actor_1 = rpeg.stale %actor {low = 0 : i64, high = 2 : i64}
-      %y, %lp = rpeg.generate %actor_1, %q {max_tokens = 8192 : i64}
+      %y, %lp = rpeg.generate %actor, %q {max_tokens = 8192 : i64}
       %lp_ref = rpeg.logprob %ref, %y
       %actor_2 = rpeg.stale %actor {low = 1 : i64, high = 1 : i64}
       // expected-error@+1:28 {{only generate may read older weights; logprob reads actor@i}}
@@ -122,7 +121,7 @@ builtin.module {
       // expected-error@+1:7 {{`y` may be 2 versions old, ppo_clip covers 1 here (anchored at behaviour): write `prox = logprob(actor@i, y)`, `w = importance(prox, lp)`, then ppo_clip(y, ..., prox, w, ...)}}
       %pg = rpeg.loss.ppo_clip %y, %adv, %lp {clip_low = 2.000000e-01 : f64, clip_high = 2.800000e-01 : f64}
       %kl = rpeg.loss.kl %y, %lp_ref {coef = 1.000000e-03 : f64}
-      %actor_2, %actor_opt_1 = rpeg.update %actor, %actor_opt, %kl {agg = "token_mean"}
+      %actor_2, %actor_opt_1 = rpeg.update %actor, %actor_opt, %pg, %kl {agg = "token_mean"}
       rpeg.yield %actor_2, %actor_opt, %train
     }
   }
@@ -259,7 +258,7 @@ builtin.module {
       %y, %lp = rpeg.generate %actor, %q {max_tokens = 64 : i64}
       %lp_ref = rpeg.logprob %ref, %y
       %kl = rpeg.loss.kl %y, %lp_ref {coef = 1.000000e-02 : f64}
-      // expected-error@+1:44 {{`actor` has no optimizer: add optim=adamw(lr=...) to its declaration at 253:5}}
+      // expected-error@+1:44 {{`actor` has no optimizer: add optim=adamw(lr=...) to its declaration at 252:5}}
       %actor_1, %actor_opt_1 = rpeg.update %actor, %actor_opt, %kl {agg = "token_mean"}
       rpeg.yield %actor, %actor_opt, %train
     }
@@ -304,8 +303,7 @@ builtin.module {
     rpeg.step i < 1000 (%actor: !rpeg.weights<@actor, policy>, %actor_opt: !rpeg.opt<@actor>, %train: !rpeg.cursor<@train, prompts>) {
       %ref = rpeg.get @ref : !rpeg.weights<@ref, policy>
       %q, %train_1 = rpeg.batch %train {size = 512 : i64}
-      %actor_1 = rpeg.stale %actor {low = 0 : i64, high = 2 : i64}
-      %y, %lp = rpeg.generate %actor_1, %q {max_tokens = 8192 : i64}
+      %y, %lp = rpeg.generate %actor, %q {max_tokens = 8192 : i64}
       %lp_ref = rpeg.logprob %ref, %y
       %prox = rpeg.logprob %actor, %y
       %kl = rpeg.loss.kl %y, %lp_ref {coef = 1.000000e-03 : f64}
@@ -331,8 +329,7 @@ builtin.module {
     rpeg.step i < 1000 (%actor: !rpeg.weights<@actor, policy>, %actor_opt: !rpeg.opt<@actor>, %train: !rpeg.cursor<@train, prompts>) {
       %ref = rpeg.get @ref : !rpeg.weights<@ref, policy>
       %q, %train_1 = rpeg.batch %train {size = 512 : i64}
-      %actor_1 = rpeg.stale %actor {low = 0 : i64, high = 2 : i64}
-      %y, %lp = rpeg.generate %actor_1, %q {max_tokens = 8192 : i64}
+      %y, %lp = rpeg.generate %actor, %q {max_tokens = 8192 : i64}
       %lp_ref = rpeg.logprob %ref, %y
       %prox = rpeg.logprob %actor, %y
       %kl = rpeg.loss.kl %y, %lp_ref {coef = 1.000000e-03 : f64}
@@ -361,8 +358,7 @@ builtin.module {
     rpeg.step i < 1000 (%actor: !rpeg.weights<@actor, policy>, %actor_opt: !rpeg.opt<@actor>, %train: !rpeg.cursor<@train, prompts>) {
       %ref = rpeg.get @ref : !rpeg.weights<@ref, policy>
       %q, %train_1 = rpeg.batch %train {size = 512 : i64}
-      %actor_1 = rpeg.stale %actor {low = 0 : i64, high = 2 : i64}
-      %y, %lp = rpeg.generate %actor_1, %q {max_tokens = 8192 : i64}
+      %y, %lp = rpeg.generate %actor, %q {max_tokens = 8192 : i64}
       %lp_ref = rpeg.logprob %ref, %y
       %kl = rpeg.loss.kl %y, %lp_ref {coef = 1.000000e-03 : f64}
       %actor_2, %actor_opt_1 = rpeg.update %actor, %actor_opt, %kl {agg = "token_mean"}
@@ -389,8 +385,7 @@ builtin.module {
       %correct = rpeg.get @correct : !rpeg.verifier<@correct, outcome>
       %ref = rpeg.get @ref : !rpeg.weights<@ref, policy>
       %q, %train_1 = rpeg.batch %train {size = 512 : i64}
-      %actor_1 = rpeg.stale %actor {low = 0 : i64, high = 2 : i64}
-      %y, %lp = rpeg.generate %actor_1, %q {n = 16 : i64, max_tokens = 8192 : i64}
+      %y, %lp = rpeg.generate %actor, %q {n = 16 : i64, max_tokens = 8192 : i64}
       %r = rpeg.score %correct, %y
       %adv = rpeg.group_advantage %r {baseline = "mean", scale = "std"}
       %lp_ref = rpeg.logprob %ref, %y
@@ -417,8 +412,7 @@ builtin.module {
     rpeg.step i < 1000 (%actor: !rpeg.weights<@actor, policy>, %actor_opt: !rpeg.opt<@actor>, %train: !rpeg.cursor<@train, prompts>) {
       %ref = rpeg.get @ref : !rpeg.weights<@ref, policy>
       %q, %train_1 = rpeg.batch %train {size = 512 : i64}
-      %actor_1 = rpeg.stale %actor {low = 0 : i64, high = 2 : i64}
-      %y, %lp = rpeg.generate %actor_1, %q {max_tokens = 8192 : i64}
+      %y, %lp = rpeg.generate %actor, %q {max_tokens = 8192 : i64}
       %lp_ref = rpeg.logprob %ref, %y
       %kl = rpeg.loss.kl %y, %lp_ref {coef = 1.000000e-03 : f64}
       %actor_2, %actor_opt_1 = rpeg.update %actor, %actor_opt, %kl {agg = "token_mean", minibatches = 4 : i64}
@@ -458,7 +452,7 @@ builtin.module {
     rpeg.plan @alps64 on "alps-64" {
       rpeg.pool @rollout #rpeg.record<nodes, {which = [0 : i64, 39 : i64]}>
       rpeg.pool @trainer #rpeg.record<nodes, {which = [40 : i64, 63 : i64]}>
-      // expected-error@+1:7 {{whiten (line 451, on the way from `y`) works on a whole batch: `actor` can't start on groups}}
+      // expected-error@+1:7 {{whiten (line 445, on the way from `y`) works on a whole batch: `actor` can't start on groups}}
       rpeg.place "actor" on @trainer [#rpeg.record<par, {dp = 48 : i64, tp = 2 : i64, pp = 1 : i64, cp = 1 : i64, ep = 1 : i64, vpp = 1 : i64, sp = true, zero = 1 : i64, recompute = "selective", order = ["tp", "dp"]}>, #rpeg.record<mb, {tokens = 32768 : i64}>, #rpeg.record<stream, {source = "y", groups = 1 : i64}>, #rpeg.record<publish, {to = "rollout", mode = "relay", overlap = true, bucket = #rpeg.bytes<536870912>}>]
     }
   }
@@ -475,8 +469,7 @@ builtin.module {
     rpeg.step i < 1000 (%actor: !rpeg.weights<@actor, policy>, %actor_opt: !rpeg.opt<@actor>, %train: !rpeg.cursor<@train, prompts>) {
       %ref = rpeg.get @ref : !rpeg.weights<@ref, policy>
       %q, %train_1 = rpeg.batch %train {size = 512 : i64}
-      %actor_1 = rpeg.stale %actor {low = 0 : i64, high = 2 : i64}
-      %y, %lp = rpeg.generate %actor_1, %q {max_tokens = 8192 : i64}
+      %y, %lp = rpeg.generate %actor, %q {max_tokens = 8192 : i64}
       %lp_ref = rpeg.logprob %ref, %y
       %kl = rpeg.loss.kl %y, %lp_ref {coef = 1.000000e-03 : f64}
       %actor_2, %actor_opt_1 = rpeg.update %actor, %actor_opt, %kl {agg = "token_mean"}
@@ -503,8 +496,7 @@ builtin.module {
     rpeg.step i < 1000 (%actor: !rpeg.weights<@actor, policy>, %actor_opt: !rpeg.opt<@actor>, %train: !rpeg.cursor<@train, prompts>) {
       %ref = rpeg.get @ref : !rpeg.weights<@ref, policy>
       %q, %train_1 = rpeg.batch %train {size = 512 : i64}
-      %actor_1 = rpeg.stale %actor {low = 0 : i64, high = 2 : i64}
-      %y, %lp = rpeg.generate %actor_1, %q {max_tokens = 8192 : i64}
+      %y, %lp = rpeg.generate %actor, %q {max_tokens = 8192 : i64}
       %lp_ref = rpeg.logprob %ref, %y
       %kl = rpeg.loss.kl %y, %lp_ref {coef = 1.000000e-03 : f64}
       %actor_2, %actor_opt_1 = rpeg.update %actor, %actor_opt, %kl {agg = "token_mean"}
@@ -540,7 +532,7 @@ builtin.module {
       // expected-error@+1:7 {{`y` may be 12 versions old, a weighted ppo_clip covers 8: narrow the window to actor@[i-8..i]}}
       %pg = rpeg.loss.ppo_clip %y, %adv, %prox, %w {clip_low = 2.000000e-01 : f64, clip_high = 2.800000e-01 : f64}
       %kl = rpeg.loss.kl %y, %lp_ref {coef = 1.000000e-03 : f64}
-      %actor_2, %actor_opt_1 = rpeg.update %actor, %actor_opt, %kl {agg = "token_mean"}
+      %actor_2, %actor_opt_1 = rpeg.update %actor, %actor_opt, %pg, %kl {agg = "token_mean"}
       rpeg.yield %actor_2, %actor_opt, %train
     }
   }

@@ -46,7 +46,9 @@ pipeline p {{
   data train = prompts("gym:countdown", seed=1)
   data heldout = prompts("gym:countdown", seed=2)
   verifier correct = outcome("gym:countdown", timeout=1500ms)
-  allow bounded_async(staleness=4)
+  allow bounded_async(staleness=4, bound=head)
+  allow bounded_async(staleness=4, overflow=drop)
+  allow bounded_async(staleness=4, overflow=resume, old_spans=mask)
   step i < {steps} {{
 {body}
 }}
