@@ -85,8 +85,7 @@ def _things(signature: Signature) -> Iterator[str]:
 
 
 def _row(setting: Setting) -> str:
-    least = f", at least {setting.least:g}" if setting.least is not None else ""
-    takes = setting.kind.noun.replace("|", "\\|") + least
+    takes = ", ".join(filter(None, (setting.kind.noun.replace("|", "\\|"), str(setting.range))))
     return f"| `{setting.name}` | {takes} | {_default(setting)} |"
 
 

@@ -17,6 +17,13 @@ from rpeg.ir.text.diagnostics import Diagnostic, DiagnosticsError, Position
 SOURCE = "--set"
 """What messages call the overrides as a text: a line each, in the order given."""
 
+_NOUNS: Mapping[ast.LiteralKind, str] = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": 'text in "..."',
+    "quantity": "a number with a unit",
+}
 _PREFIX = "param "
 _EXPECTED = (
     'expected name=value with a literal such as 8, 3e-4, true or "text" '
@@ -100,7 +107,8 @@ def _misfits(
         held, given = param.value, overrides.get(param.name, param.value)
         widened = given.kind == "int" and held.kind == "float"
         if given.kind != held.kind and not widened:
-            message = f"{SOURCE} {param.name}={given}: the param holds {held.kind} {held}"
+            takes = f"`{param.name}` takes {_NOUNS[held.kind]}, such as {held} in the file"
+            message = f"{SOURCE} {param.name}={given}: {takes}"
             yield Diagnostic(held.at, message)
 
 

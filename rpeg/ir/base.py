@@ -8,7 +8,7 @@ cursors) have no surface: the front end threads them.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self, Unpack, cast
 
 from typing_extensions import TypeVar
 from xdsl.dialects.builtin import LocationAttr, StringAttr
@@ -41,7 +41,15 @@ from rpeg.ir.text.naming import name_of, shown, trajectories_of
 from rpeg.ir.types.attributes import plain
 from rpeg.ir.types.values import NEXT, ScopedType, StateType, UnknownType, WeightsType, is_unknown
 from rpeg.ir.vocabulary.patterns import Operand, Pattern, describe
-from rpeg.ir.vocabulary.settings import Kind, Python, Setting, python_value
+from rpeg.ir.vocabulary.settings import (
+    ANY_NUMBER,
+    Bounds,
+    Kind,
+    Python,
+    Range,
+    Setting,
+    python_value,
+)
 from rpeg.ir.vocabulary.signature import SCOPES, Scope, Signature
 
 # ---- definition helpers --------------------------------------------------------------------------
@@ -74,7 +82,7 @@ class Held(AttrConstraint):
     kind: Kind
     default: Attribute | None = None
     required: bool = False
-    least: float | None = None
+    range: Range = ANY_NUMBER
 
     def verify(self, attr: Attribute, constraint_context: VerificationContext) -> None:
         if not self.kind.accepts(attr):
@@ -121,26 +129,26 @@ def hidden_result(pattern: str) -> OpResult:
     return result_def(Flow(Pattern.parse(pattern), hidden=True, inferred=True))
 
 
-def required(kind: Kind, *, least: float | None = None) -> Attribute:
+def required(kind: Kind, **bounds: Unpack[Bounds]) -> Attribute:
     """A setting that every use gives."""
-    return prop_def(Held(kind, None, True, least))
+    return prop_def(Held(kind, None, True, Range(**bounds)))
 
 
 def setting(
     kind: Kind,
     default: bool | int | float | str | Attribute,
     *,
-    least: float | None = None,
     name: str | None = None,
+    **bounds: Unpack[Bounds],
 ) -> Attribute:
     """A setting with a default, which belongs to the language version."""
     held = default if isinstance(default, Attribute) else plain(default)
-    return prop_def(Held(kind, held, False, least), prop_name=name)
+    return prop_def(Held(kind, held, False, Range(**bounds)), prop_name=name)
 
 
-def maybe(kind: Kind, *, least: float | None = None) -> Attribute | None:
+def maybe(kind: Kind, **bounds: Unpack[Bounds]) -> Attribute | None:
     """A setting that may be absent."""
-    return opt_prop_def(Held(kind, None, False, least))
+    return opt_prop_def(Held(kind, None, False, Range(**bounds)))
 
 
 # ---- the base ------------------------------------------------------------------------------------
@@ -291,7 +299,7 @@ class RpegOp(CheckedOp):
         table = cls.get_irdl_definition().properties
         held = ((n, d.constr) for n, d in table.items())
         return {
-            n: Setting(n, c.kind, c.default, c.required, c.least)
+            n: Setting(n, c.kind, c.default, c.required, c.range)
             for n, c in held
             if isinstance(c, Held)
         }

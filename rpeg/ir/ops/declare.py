@@ -27,6 +27,7 @@ from rpeg.ir.rules import violations
 from rpeg.ir.rules.models import enough_layers
 from rpeg.ir.rules.settings import record_violations, setting_violations
 from rpeg.ir.rules.staleness import old_spans_violations
+from rpeg.ir.rules.templates import template_rules
 from rpeg.ir.rules.violations import Violation, hint
 from rpeg.ir.text.assembly import parse_settings, print_settings
 from rpeg.ir.types.attributes import RecordAttr, SecondsAttr, plain
@@ -143,7 +144,7 @@ class DeclareOp(CheckedOp):
     def _table(cls) -> dict[str, Setting]:
         held = ((n, d.constr) for n, d in cls.get_irdl_definition().properties.items())
         return {
-            n: Setting(n, c.kind, c.default, c.required, c.least)
+            n: Setting(n, c.kind, c.default, c.required, c.range)
             for n, c in held
             if isinstance(c, Held)
         }
@@ -285,19 +286,14 @@ class ModelOp(DeclareOp):
     optim = maybe(record("adamw"))
     lora = maybe(record("lora"))
     dtype = setting(word("bf16", "fp32"), "bf16")
-    router_aux = maybe(FLOAT, least=0.0)
+    router_aux = maybe(FLOAT, least=0)
     shared_layers = maybe(INT, least=1)
     template = maybe(TEXT)
     max_tokens = maybe(INT, least=1)
 
     def rules(self) -> Iterator[Violation]:
-        if self.template is not None and "{response}" not in self.text_of("template"):
-            yield Violation(
-                "setting-range",
-                "template: the judge has to see what it judges: write {response} where it goes, "
-                "and {prompt} or {answer} where it needs them",
-                violations.setting("template"),
-            )
+        if self.template is not None:
+            yield from template_rules(self.text_of("template"))
         if self.initial is not None:
             yield from self._initial_rules(self.initial)
         yield from enough_layers(self, self.title)
@@ -360,6 +356,11 @@ class DataOp(DeclareOp):
     limit = maybe(INT, least=1)
 
 
+_OVERLONG = "rule:overlong"
+_LENGTHS = ("soft", "max")
+"""Settings of that rule alone."""
+
+
 @irdl_op_definition
 class VerifierOp(DeclareOp):
     """A function that scores responses."""
@@ -373,6 +374,26 @@ class VerifierOp(DeclareOp):
     timeout = setting(DURATION, SecondsAttr.of(10.0), least=0.001)
     soft = maybe(INT, least=0)
     max = maybe(INT, least=1)
+
+    def rules(self) -> Iterator[Violation]:
+        given = [name for name in _LENGTHS if name in self.properties]
+        if self.uri != _OVERLONG:
+            for name in given:
+                text = f"{self.uri} has no setting `{name}`: it is for {_OVERLONG}"
+                yield Violation("unknown-setting", text, violations.setting(name))
+        elif len(given) < len(_LENGTHS):
+            yield Violation(
+                "missing-setting",
+                f"{_OVERLONG} needs both bounds, in tokens: write soft=384, max=512",
+                violations.setting("source"),
+            )
+        elif self.int_of("soft") >= self.int_of("max"):
+            yield Violation(
+                "setting-range",
+                f"soft={self.int_of('soft')}: expected below max={self.int_of('max')}: the "
+                "penalty grows between the two",
+                violations.setting("soft"),
+            )
 
 
 @irdl_op_definition

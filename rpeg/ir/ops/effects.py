@@ -32,7 +32,7 @@ class EvalOp(RpegOp):
     tools = many("tool")
     n = setting(INT, 1, least=1)
     max_tokens = required(INT, least=1)
-    temperature = setting(FLOAT, 0.0, least=0.0)
+    temperature = setting(FLOAT, 0.0, least=0)
     max_turns = setting(INT, 1, least=1)
     limit = maybe(INT, least=1)
     seed = setting(INT, 0)
@@ -56,7 +56,7 @@ class EvalLossOp(RpegOp):
     weights = operand(f"{LANGUAGE_MODEL} | model.reward")
     examples = operand("data.demos | data.pairs")
     reference = optional("model.policy")
-    beta = maybe(FLOAT, least=0.0)
+    beta = maybe(FLOAT, above=0)
     limit = maybe(INT, least=1)
     metric = gives("metric")
 

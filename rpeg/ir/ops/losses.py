@@ -159,9 +159,9 @@ class PpoClipOp(PolicyLossOp):
     advantages = operand("tok.advantage | seq.advantage")
     old = operand("tok.logprob")
     weight = optional("tok.weight")
-    clip_low = required(FLOAT, least=0.0)
-    clip_high = required(FLOAT, least=0.0)
-    clip_dual = maybe(FLOAT, least=1.0)
+    clip_low = required(FLOAT, least=0, most=1)
+    clip_high = required(FLOAT, least=0)
+    clip_dual = maybe(FLOAT, least=1)
     ratio = setting(word("token", "sequence"), "token")
     loss = gives("loss")
 
@@ -191,7 +191,7 @@ class CispoOp(PolicyLossOp):
     advantages = operand("tok.advantage | seq.advantage")
     old = operand("tok.logprob")
     weight = optional("tok.weight")
-    clip_high = required(FLOAT, least=0.0)
+    clip_high = required(FLOAT, least=0)
     loss = gives("loss")
 
     def old_logprobs(self) -> SSAValue:
@@ -233,7 +233,7 @@ class KlLossOp(LossOp):
     FOLLOWS: ClassVar[bool] = True
     trajectories = operand("traj")
     reference = operand("tok.logprob")
-    coef = required(FLOAT)
+    coef = required(FLOAT, least=0)
     estimator = setting(word("k1", "k2", "k3"), "k3")
     loss = gives("loss")
 
@@ -260,8 +260,8 @@ class ValueLossOp(LossOp):
     trajectories = operand("traj")
     returns = operand("tok.returns")
     old = operand("tok.value")
-    clip = required(FLOAT, least=0.0)
-    coef = setting(FLOAT, 1.0)
+    clip = required(FLOAT, least=0)
+    coef = setting(FLOAT, 1.0, least=0)
     loss = gives("loss")
 
     def trained(self) -> str:
@@ -277,7 +277,7 @@ class DistillOp(LossOp):
     trajectories = operand("traj")
     teacher = operand("tok.logprob")
     divergence = required(word("reverse_kl", "forward_kl"))
-    coef = setting(FLOAT, 1.0)
+    coef = setting(FLOAT, 1.0, least=0)
     loss = gives("loss")
 
     def rules(self) -> Iterator[Violation]:

@@ -3,15 +3,12 @@
 `update` takes their mean over the pairs; the formulas are in rpeg.runtime.losses.preference.
 """
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from xdsl.irdl import irdl_op_definition
 
 from rpeg.ir.base import RpegOp, gives, operand, required, setting
 from rpeg.ir.ops.losses import LossOp
-from rpeg.ir.rules import violations
-from rpeg.ir.rules.violations import Violation
 from rpeg.ir.types.values import TokenFieldType
 from rpeg.ir.vocabulary.settings import FLOAT
 
@@ -28,8 +25,8 @@ class DpoOp(PairLossOp):
     SURFACE: ClassVar[str] = "dpo"
     pairs = operand("pairs")
     reference = operand("tok.logprob")
-    beta = required(FLOAT, least=0.0)
-    label_smoothing = setting(FLOAT, 0.0, least=0.0)
+    beta = required(FLOAT, above=0)
+    label_smoothing = setting(FLOAT, 0.0, least=0, below=0.5)
     loss = gives("loss")
 
     @property
@@ -37,18 +34,6 @@ class DpoOp(PairLossOp):
         """Name of the model that made the reference's log-probs."""
         held = self.reference.type
         return held.owner if isinstance(held, TokenFieldType) else ""
-
-    def rules(self) -> Iterator[Violation]:
-        if self.float_of("beta") == 0.0:
-            text = "beta=0.0: the loss does not depend on the policy; 0.1 is usual"
-            yield Violation("setting-range", text, violations.setting("beta"))
-        if self.float_of("label_smoothing") >= 0.5:
-            yield Violation(
-                "setting-range",
-                f"label_smoothing={self.float_of('label_smoothing'):g} is the share of labels that "
-                "are wrong: below 0.5",
-                violations.setting("label_smoothing"),
-            )
 
 
 @irdl_op_definition
@@ -59,7 +44,7 @@ class RewardLossOp(PairLossOp):
     SURFACE: ClassVar[str] = "reward_loss"
     TRAINS: ClassVar[tuple[str, ...]] = ("reward",)
     pairs = operand("pairs")
-    margin = setting(FLOAT, 0.0, least=0.0)
+    margin = setting(FLOAT, 0.0, least=0)
     loss = gives("loss")
 
 

@@ -71,7 +71,7 @@ class KlPenaltyOp(RpegOp):
     policy = operand("tok.logprob")
     reference = operand("tok.logprob")
     coef_state = hidden_optional("state")
-    coef = maybe(FLOAT_OR_STATE)
+    coef = maybe(FLOAT_OR_STATE, least=0)
     estimator = setting(word("k1", "k2", "k3"), "k1")
     penalised = gives("tok.reward")
     traits = traits_def(Pure())
@@ -107,7 +107,7 @@ class ReturnsOp(RpegOp):
     name = "rpeg.returns"
     SURFACE: ClassVar[str] = "returns"
     rewards = operand("tok.reward | seq.reward")
-    gamma = setting(FLOAT, 1.0, least=0.0)
+    gamma = setting(FLOAT, 1.0, least=0, most=1)
     sums = gives("tok.returns")
     traits = traits_def(Pure())
 
@@ -123,8 +123,8 @@ class GaeOp(RpegOp):
     SURFACE: ClassVar[str] = "gae"
     rewards = operand("tok.reward")
     values = operand("tok.value")
-    gamma = setting(FLOAT, 1.0, least=0.0)
-    lambda_ = setting(FLOAT, 0.95, least=0.0, name="lambda")
+    gamma = setting(FLOAT, 1.0, least=0, most=1)
+    lambda_ = setting(FLOAT, 0.95, least=0, most=1, name="lambda")
     advantages = gives("tok.advantage")
     returns = gives("tok.returns")
     traits = traits_def(Pure())
@@ -244,8 +244,8 @@ class ImportanceOp(RpegOp):
     SURFACE: ClassVar[str] = "importance"
     current = operand("tok.logprob")
     behaviour = operand("tok.logprob")
-    floor = setting(FLOAT, 0.0, least=0.0)
-    cap = setting(FLOAT, 2.0, least=0.0)
+    floor = setting(FLOAT, 0.0, least=0)
+    cap = setting(FLOAT, 2.0, above=0)
     mode = setting(word("truncate", "mask"), "truncate")
     level = setting(word("token", "sequence"), "token")
     weight = gives("tok.weight")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import FloatAttr, SymbolRefAttr
+from xdsl.dialects.builtin import SymbolRefAttr
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, prop_def, result_def, traits_def
 from xdsl.parser import Parser
@@ -189,8 +189,8 @@ class GenerateOp(RpegOp):
     tools = many("tool")
     n = setting(INT, 1, least=1)
     max_tokens = required(INT, least=1)
-    temperature = setting(FLOAT, 1.0, least=0.0)
-    top_p = setting(FLOAT, 1.0, least=0.0)
+    temperature = setting(FLOAT, 1.0, least=0)
+    top_p = setting(FLOAT, 1.0, above=0, most=1)
     max_turns = setting(INT, 1, least=1)
     stop = maybe(list_of(TEXT))
     dtype = setting(word("bf16", "fp8", "fp32"), "bf16")
@@ -234,13 +234,6 @@ class GenerateOp(RpegOp):
         assert isinstance(weights, WeightsType)
         yield from self._window_rules(weights)
         yield from self._ceiling_rule(weights)
-        top_p = self.properties["top_p"]
-        if isinstance(top_p, FloatAttr) and not 0.0 < top_p.value.data <= 1.0:
-            yield Violation(
-                "setting-range",
-                f"top_p={top_p.value.data:g}: a share above 0 and at most 1.0",
-                violations.setting("top_p"),
-            )
 
     def _window(self) -> dict[str, str]:
         """What is said of the window of versions: bound, overflow, old_spans."""

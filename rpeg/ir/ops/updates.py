@@ -281,7 +281,7 @@ class EmaOp(RpegOp):
     READS_NEXT: ClassVar[bool] = True
     average = operand("model")
     source = operand(TRAINABLE)
-    decay = required(FLOAT, least=0.0)
+    decay = required(FLOAT, least=0, most=1)
     averaged = gives("next")
     traits = traits_def(Pure())
 
@@ -307,7 +307,7 @@ class KlControllerOp(RpegOp):
     coef = operand("state.scalar")
     policy = operand("tok.logprob")
     reference = operand("tok.logprob")
-    target = required(FLOAT)
+    target = required(FLOAT, above=0)
     horizon = required(INT, least=1)
     adapted = gives("next")
     traits = traits_def(Pure())

@@ -22,13 +22,15 @@ from rpeg.ir.text.naming import NAME
 from rpeg.ir.types.attributes import BytesAttr, RecordAttr, SecondsAttr
 from rpeg.ir.vocabulary.records import CLAUSES
 from rpeg.ir.vocabulary.records import RECORDS as SURFACE_RECORDS
-from rpeg.ir.vocabulary.settings import INT, Setting
+from rpeg.ir.vocabulary.settings import INT, Range, Setting
 
 if TYPE_CHECKING:
     from rpeg.ir.rrt import CallOp, ProgramOp
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
-RUN = {name: Setting(name, INT, required=True, least=1) for name in ("steps", "processes")}
+RUN = {
+    name: Setting(name, INT, required=True, range=Range(least=1)) for name in ("steps", "processes")
+}
 """Settings of `start` that are counts."""
 RENAMED = {"evaluate": "eval", "evaluate_loss": "eval_loss", "evaluate_pairs": "eval_loss"}
 """Instructions whose name differs from that of their operation of the language."""

@@ -11,7 +11,15 @@ from rpeg.ir.rules import violations
 from rpeg.ir.rules.violations import Violation, hint
 from rpeg.ir.types.attributes import RecordAttr
 from rpeg.ir.vocabulary.records import RECORDS
-from rpeg.ir.vocabulary.settings import FLOAT, INT, Kind, ListOf, Setting, python_value
+from rpeg.ir.vocabulary.settings import (
+    FLOAT,
+    INT,
+    MOST_WHOLE,
+    Kind,
+    ListOf,
+    Setting,
+    python_value,
+)
 from rpeg.ir.vocabulary.signature import Signature
 
 
@@ -51,8 +59,8 @@ def _example(setting: Setting) -> str:
         return str(default).lower() if isinstance(default, bool) else str(default)
     if setting.kind.words:
         return setting.kind.words[0]
-    too_small = setting.kind in (INT, FLOAT) and float(example) < (setting.least or 0)
-    return str(setting.least) if too_small else example
+    misfits = setting.kind in (INT, FLOAT) and float(example) not in setting.range
+    return f"{setting.range.least:g}" if misfits else example
 
 
 def misfit(name: str, kind: Kind, written: str) -> str:
@@ -77,16 +85,28 @@ def value_violations(setting: Setting, value: Attribute, path: str) -> Iterator[
 
 
 def _range_violations(setting: Setting, value: Attribute, path: str) -> Iterator[Violation]:
-    if setting.least is None:
-        return
-    number = python_value(value)
-    if not isinstance(number, int | float) or number >= setting.least:
-        return
-    yield Violation(
-        "setting-range",
-        f"{setting.name}={number}: expected at least {setting.least:g}",
-        violations.setting(path),
-    )
+    held = python_value(value)
+    for item in held if isinstance(held, tuple) else (held,):
+        expected = _expected_instead(setting, item)
+        if expected is not None:
+            shown = '""' if item == "" else item
+            text = f"{setting.name}={shown}: expected {expected}"
+            yield Violation("setting-range", text, violations.setting(path))
+
+
+def _expected_instead(setting: Setting, held: object) -> str | None:
+    """What a setting expects of its value instead of this; None if it is in range."""
+    match held:
+        case bool():
+            return None
+        case str():
+            return None if held else "text that is not empty"
+        case int() if setting.counts and held > MOST_WHOLE:
+            return f"at most {MOST_WHOLE}"
+        case int() | float() if held not in setting.range:
+            return str(setting.range) or "a finite number"
+        case _:
+            return None
 
 
 def record_violations(

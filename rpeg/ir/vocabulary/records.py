@@ -6,6 +6,7 @@ Each is one row; a new one never touches the grammar.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Unpack
 
 from rpeg.ir.rules.staleness import BOUNDS, OVERFLOWS
 from rpeg.ir.rules.staleness import OLD_SPANS as FATES
@@ -17,7 +18,9 @@ from rpeg.ir.vocabulary.settings import (
     FLOAT,
     INT,
     SIZE,
+    Bounds,
     Kind,
+    Range,
     Setting,
     any_of,
     list_of,
@@ -26,21 +29,21 @@ from rpeg.ir.vocabulary.settings import (
 from rpeg.ir.vocabulary.signature import Signature, signature
 
 
-def need(name: str, kind: Kind, least: float | None = None) -> Setting:
+def need(name: str, kind: Kind, **bounds: Unpack[Bounds]) -> Setting:
     """A setting that every use gives."""
-    return Setting(name, kind, None, True, least)
+    return Setting(name, kind, None, True, Range(**bounds))
 
 
-def may(name: str, kind: Kind, least: float | None = None) -> Setting:
+def may(name: str, kind: Kind, **bounds: Unpack[Bounds]) -> Setting:
     """A setting that may be absent."""
-    return Setting(name, kind, None, False, least)
+    return Setting(name, kind, None, False, Range(**bounds))
 
 
 def has(
-    name: str, kind: Kind, default: bool | int | float | str, least: float | None = None
+    name: str, kind: Kind, default: bool | int | float | str, **bounds: Unpack[Bounds]
 ) -> Setting:
     """A setting with a default."""
-    return Setting(name, kind, plain(default), False, least)
+    return Setting(name, kind, plain(default), False, Range(**bounds))
 
 
 def _table(*rows: Signature) -> Mapping[str, Signature]:
@@ -54,27 +57,27 @@ RECORDS = _table(
         "adamw",
         "AdamW with a learning-rate schedule over the steps of the pipeline",
         (),
-        need("lr", FLOAT, 0.0),
-        has("beta1", FLOAT, 0.9, 0.0),
-        has("beta2", FLOAT, 0.999, 0.0),
-        has("weight_decay", FLOAT, 0.0, 0.0),
-        has("grad_clip", FLOAT, 1.0, 0.0),
-        has("warmup", INT, 0, 0),
+        need("lr", FLOAT, least=0),
+        has("beta1", FLOAT, 0.9, least=0, below=1),
+        has("beta2", FLOAT, 0.999, least=0, below=1),
+        has("weight_decay", FLOAT, 0.0, least=0),
+        has("grad_clip", FLOAT, 1.0, least=0),
+        has("warmup", INT, 0, least=0),
         has("schedule", word("constant", "cosine", "linear"), "constant"),
     ),
     signature(
         "lora",
         "low-rank adapters; the base weights stay as they are",
         (),
-        need("rank", INT, 1),
-        need("alpha", INT, 1),
+        need("rank", INT, least=1),
+        need("alpha", INT, least=1),
         has("targets", word("all_linear", "attention"), "all_linear"),
     ),
     signature(
         "constant",
         "divide by responses x tokens instead of the tokens there are (Dr.GRPO)",
         (),
-        need("tokens", INT, 1),
+        need("tokens", INT, least=1),
     ),
 )
 """Groups of settings that stand as the value of a setting."""
@@ -84,7 +87,7 @@ ALLOW = _table(
         "bounded_async",
         "generation may lag behind training by so many steps",
         (),
-        need("staleness", INT, 0),
+        need("staleness", INT, least=0),
         has("bound", BOUND, "strict"),
         has("overflow", OVERFLOW, "wait"),
         may("old_spans", OLD_SPANS),
@@ -93,7 +96,7 @@ ALLOW = _table(
         "actor_critic_sharing",
         "actor and critic may share layers",
         (),
-        may("shared_layers", INT, 1),
+        may("shared_layers", INT, least=1),
     ),
     signature(
         "logprob_approximation",
@@ -106,7 +109,7 @@ ALLOW = _table(
         "tail_batching",
         "a step may be made of the responses that end first",
         (),
-        need("over", FLOAT, 1.0),
+        need("over", FLOAT, least=1),
     ),
     signature(
         "low_precision_rollout",
@@ -122,12 +125,12 @@ EXPECT = _table(
         "lognormal",
         "a log-normal distribution of lengths or times",
         (),
-        need("mean", any_of(INT, FLOAT, DURATION)),
-        need("cv", FLOAT, 0.0),
-        may("cap", INT, 1),
+        need("mean", any_of(INT, FLOAT, DURATION), above=0),
+        need("cv", FLOAT, least=0),
+        may("cap", INT, least=1),
     ),
     signature("histogram", "lengths as a file lists them", operands("file: uri")),
-    signature("ratio", "the share that a collect keeps", (), need("mean", FLOAT, 0.0)),
+    signature("ratio", "the share that a collect keeps", (), need("mean", FLOAT, above=0, most=1)),
 )
 """Distributions, for planning only: `expect NAME = ...`."""
 
@@ -135,7 +138,10 @@ POOLS = _table(
     signature("nodes", "every GPU of these nodes", operands("which: range")),
     signature("gpus", "GPUs numbered through the cluster, node by node", operands("which: range")),
     signature(
-        "cores", "CPU cores of these nodes", operands("nodes: range"), need("per_node", INT, 1)
+        "cores",
+        "CPU cores of these nodes",
+        operands("nodes: range"),
+        need("per_node", INT, least=1),
     ),
 )
 """Kinds of pools: `pool NAME = ...`."""
@@ -145,25 +151,31 @@ CLAUSES = _table(
         "par",
         "the parallel layout; tp x pp x cp x dp is the pool's size",
         (),
-        need("dp", INT, 1),
-        has("tp", INT, 1, 1),
-        has("pp", INT, 1, 1),
-        has("cp", INT, 1, 1),
-        has("ep", INT, 1, 1),
-        has("vpp", INT, 1, 1),
+        need("dp", INT, least=1),
+        has("tp", INT, 1, least=1),
+        has("pp", INT, 1, least=1),
+        has("cp", INT, 1, least=1),
+        has("ep", INT, 1, least=1),
+        has("vpp", INT, 1, least=1),
         has("sp", BOOL, False),
-        has("zero", INT, 0, 0),
+        has("zero", INT, 0, least=0, most=3),
         has("recompute", word("none", "selective", "full"), "none"),
         may("order", list_of(word("tp", "cp", "ep", "dp", "pp"))),
     ),
-    signature("mb", "the size of a micro-batch", (), may("tokens", INT, 1), may("seqs", INT, 1)),
+    signature(
+        "mb",
+        "the size of a micro-batch",
+        (),
+        may("tokens", INT, least=1),
+        may("seqs", INT, least=1),
+    ),
     signature(
         "engine",
         "what generates",
         (),
         need("name", word("vllm", "embedded")),
-        may("memory", FLOAT, 0.0),
-        may("max_seqs", INT, 1),
+        may("memory", FLOAT, above=0, most=1),
+        may("max_seqs", INT, least=1),
     ),
     signature(
         "resid",
@@ -177,8 +189,8 @@ CLAUSES = _table(
         "stream",
         "start before the source is whole",
         operands("source: stage"),
-        may("groups", INT, 1),
-        may("samples", INT, 1),
+        may("groups", INT, least=1),
+        may("samples", INT, least=1),
     ),
     signature(
         "publish",
@@ -186,7 +198,7 @@ CLAUSES = _table(
         operands("to: pool"),
         need("mode", word("reshard", "bcast", "relay")),
         has("overlap", BOOL, False),
-        may("bucket", SIZE, 1),
+        may("bucket", SIZE, least=1),
     ),
     signature("fuse", "run inside another stage", operands("with: stage")),
 )

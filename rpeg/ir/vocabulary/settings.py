@@ -6,7 +6,9 @@ kind does not list are still held as strings, so that one verifier reports them 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import TypedDict
 
 from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, StringAttr, i1
 from xdsl.ir import Attribute
@@ -131,6 +133,44 @@ class OrState(Kind):
 FLOAT_OR_STATE = OrState("a number or a state such as kl@i", "0.001", FloatAttr)
 
 
+class Bounds(TypedDict, total=False):
+    """The bounds of a `Range`, for helpers that make one."""
+
+    least: float
+    above: float
+    most: float
+    below: float
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers that a setting may be; without bounds, all that are finite."""
+
+    least: float = -math.inf
+    above: float = -math.inf
+    most: float = math.inf
+    below: float = math.inf
+
+    def __contains__(self, number: float) -> bool:
+        inside = self.least <= number <= self.most and self.above < number < self.below
+        return inside and math.isfinite(number)
+
+    def __str__(self) -> str:
+        """`at least 0 and below 1`; empty without bounds."""
+        bounds = {
+            "at least": self.least,
+            "above": self.above,
+            "at most": self.most,
+            "below": self.below,
+        }
+        return " and ".join(f"{k} {v:g}" for k, v in bounds.items() if math.isfinite(v))
+
+
+ANY_NUMBER = Range()
+MOST_WHOLE = 2**31 - 1
+"""The largest count: sizes, lengths and steps fit in 32 bits. Seeds may be larger."""
+
+
 @dataclass(frozen=True)
 class Setting:
     """A named setting of an operation, record or clause."""
@@ -140,8 +180,12 @@ class Setting:
     default: Attribute | None = None
     """Filled in by the front end; the IR holds every setting written out."""
     required: bool = False
-    least: float | None = None
-    """The least number it may be."""
+    range: Range = ANY_NUMBER
+
+    @property
+    def counts(self) -> bool:
+        """It is a number of things, and no seed."""
+        return self.kind == INT and math.isfinite(self.range.least)
 
     @property
     def optional(self) -> bool:

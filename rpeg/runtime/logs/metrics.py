@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 How = Literal["mean", "max", "sum"]
 Line = dict[str, float | str | None]
-"""One step: name -> value; None stands for a value that is not finite, texts are digests."""
+"""One step: name -> value; None stands for a value that is not finite, as a mean over
+nothing is; texts are digests."""
 
 
 @dataclass

@@ -15,6 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rpeg.runtime.logs.metrics import main_reward, named
 
 _SHOWN = (("loss", "loss", "{:.4f}"), ("kl", "kl", "{:.4f}"), ("length/mean", "len", "{:.1f}"))
+_ALSO_TRAINED = re.compile(r"(?!(?:reward|eval|state|time)/)[^/]+/(?:loss|accuracy)")
+"""What critics, reward models and preference losses report, such as `rm/accuracy`."""
 _FAILED = re.compile("verifier/.*/failed")
 _QUIET_SECONDS = 1.0
 """Plain lines come at most this often, save the last one and those with an evaluation."""
@@ -125,6 +127,7 @@ def format_figures(line: Mapping[str, float]) -> str:
     if reward := main_reward(line):
         parts.append(f"reward {line[reward]:.3f}")
     parts += [f"{label} {form.format(line[name])}" for name, label, form in _SHOWN if name in line]
+    parts += [f"{name} {n:.4f}" for name, n in line.items() if _ALSO_TRAINED.fullmatch(name)]
     failed = sum(n for name, n in line.items() if _FAILED.fullmatch(name))
     if failed:
         parts.append(f"failed {failed:.0f}")

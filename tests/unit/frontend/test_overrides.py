@@ -84,6 +84,7 @@ def test_settings_that_do_not_fit_the_pipeline(pipeline: ast.Pipeline) -> None:
     assert [str(d) for d in caught.value.diagnostics] == [
         "p.rpeg:2:10: error: --set stepz=1: `p` has no param `stepz`; did you mean `steps`?",
         "p.rpeg:2:10: error: --set other=1: `p` has no param `other`; it has: steps, lr, source",
-        "p.rpeg:3:17: error: --set steps=1.5: the param holds int 8",
-        'p.rpeg:5:18: error: --set source=true: the param holds str "hf:x"',
+        "p.rpeg:3:17: error: --set steps=1.5: `steps` takes a whole number, such as 8 in the file",
+        "p.rpeg:5:18: error: --set source=true: "
+        '`source` takes text in "...", such as "hf:x" in the file',
     ]

@@ -56,8 +56,12 @@ def test_a_sound_one() -> None:
     [
         ("dpo", "dpo(b, lp_own, beta=0.1)", "dpo's reference is a frozen model, such as policy("),
         ("dpo", "dpo(d, lp_ref, beta=0.1)", "dpo takes pairs as `pairs`; `d` is demos"),
-        ("dpo", "dpo(b, lp_ref, beta=0)", "the loss does not depend on the policy"),
-        ("dpo", "dpo(b, lp_ref, beta=0.1, label_smoothing=0.5)", "below 0.5"),
+        ("dpo", "dpo(b, lp_ref, beta=0)", "beta=0.0: expected above 0"),
+        (
+            "dpo",
+            "dpo(b, lp_ref, beta=0.1, label_smoothing=0.5)",
+            "label_smoothing=0.5: expected at least 0 and below 0.5",
+        ),
         ("reward", "reward_loss(b, margin=-1)", "margin=-1.0: expected at least 0"),
         ("losses", "pref, agg=token_mean", "dpo is a loss a pair: write pair_mean"),
         (
@@ -104,6 +108,8 @@ pipeline p {{
         ('template="{response}", max_tokens=9', None),
         ('template="{prompt}", max_tokens=9', "the judge has to see what it judges: write {resp"),
         ("max_tokens=9", "generative_reward needs the setting `template`"),
+        ('template="{response} {answer} {\\"score\\": 7} \\\\boxed{n}", max_tokens=9', None),
+        ('template="{response} {nope}", max_tokens=9', "template: nothing fills {nope}; known: {"),
         ('template="{response}"', "generative_reward needs the setting `max_tokens`"),
         ('template="{response}", max_tokens=9, optim=adamw(lr=1e-6)', "has no setting `optim`"),
     ],

@@ -69,6 +69,13 @@ def test_figures_of_a_step() -> None:
     assert format_figures(failed) == "loss 1.0000  failed 3"
 
 
+def test_figures_of_models_beside_the_policy() -> None:
+    critic = {"loss": 1.0, "critic/loss": 0.5, "critic/grad_norm": 2.0, "time/loss": 9.0}
+    assert format_figures(critic) == "loss 1.0000  critic/loss 0.5000"
+    model = {"rm/loss": 0.69, "rm/margin": 0.1, "rm/accuracy": 0.75}
+    assert format_figures(model) == "rm/loss 0.6900  rm/accuracy 0.7500"
+
+
 @pytest.mark.parametrize(("seconds", "text"), [(44.6, "45s"), (80, "1m20s"), (11100, "3h05m")])
 def test_durations(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
