@@ -161,9 +161,11 @@ class DeclareOp(CheckedOp):
                 "unknown-word", f"`{self.form_name}` is not a kind of {self.KIND}{known}"
             )
             return
-        yield from setting_violations(form.name, form.settings, self.settings())
+        misfits = list(setting_violations(form.name, form.settings, self.settings()))
+        yield from misfits
         yield from self._source_rule()
-        yield from self.rules()
+        if not any(misfit.code == "setting-kind" for misfit in misfits):
+            yield from self.rules()
         if not self.used():
             yield Violation(
                 "unused-declaration",

@@ -7,6 +7,8 @@ import math
 import pytest
 
 from rpeg.frontend import check
+from rpeg.ir.rules.verify import diagnose
+from rpeg.ir.text.parse import parse_module
 from rpeg.ir.vocabulary.settings import MOST_WHOLE, Range
 
 PIPELINE = """\
@@ -104,6 +106,25 @@ def test_out_of_range(part: str, written: str, message: str) -> None:
 def test_lengths_are_for_the_rule_of_lengths(written: str, message: str) -> None:
     (found,) = errors(verifier=written)
     assert found.startswith(f"7: {message}")
+
+
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [
+        (
+            'rpeg.verifier @o outcome("rule:overlong") {soft = "x", max = 2 : i64}',
+            "soft: expected a whole number",
+        ),
+        (
+            'rpeg.model @o generative_reward("x") {template = 5, max_tokens = 4 : i64}',
+            'template: expected text in "..."',
+        ),
+    ],
+)
+def test_a_setting_of_another_kind_is_no_number_to_compare(declared: str, message: str) -> None:
+    module, sources, problems = parse_module(f"rpeg.pipeline @p {{ {declared} }}", "p.mlir")
+    assert module is not None and not problems
+    assert message in {d.message for d in diagnose(module, sources)}
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
