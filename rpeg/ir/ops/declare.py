@@ -420,7 +420,7 @@ class StateOp(DeclareOp):
     name = "rpeg.state"
     KIND: ClassVar[str] = "state"
     FORMS: ClassVar[Mapping[str, Form]] = {"scalar": Form("one number", ("init",), "")}
-    init = required(FLOAT)
+    init = required(FLOAT, least=0)
 
 
 @irdl_op_definition

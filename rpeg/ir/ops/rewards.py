@@ -18,10 +18,11 @@ from rpeg.ir.base import (
     required,
     setting,
 )
-from rpeg.ir.ops.sampling import GenerateOp
+from rpeg.ir.ops.sampling import GenerateOp, ScoreOp
 from rpeg.ir.rules import violations
+from rpeg.ir.rules.divergence import divergence_violations
 from rpeg.ir.rules.violations import Violation
-from rpeg.ir.text.naming import name_of, trajectories_of
+from rpeg.ir.text.naming import name_of, trajectories_of, unmoved
 from rpeg.ir.types.values import (
     ResponseFieldType,
     TokenFieldType,
@@ -84,6 +85,7 @@ class KlPenaltyOp(RpegOp):
             yield Violation(
                 "missing-setting", "kl_penalty needs the setting `coef`: write coef=0.001"
             )
+        yield from divergence_violations(self, self.policy, self.reference)
 
 
 @irdl_op_definition
@@ -177,26 +179,53 @@ class RemaxAdvantageOp(RpegOp):
         y, greedy = (trajectories_of(v) for v in (self.rewards, self.baseline))
         if y is None or greedy is None or is_unknown(y.type) or is_unknown(greedy.type):
             return
-        assert isinstance(greedy.type, TrajectoriesType)
-        if _prompts_of(y) is not _prompts_of(greedy):
-            yield Violation(
-                "remax-baseline",
-                f"`{name_of(greedy)}` and `{name_of(y)}` answer different prompts: generate both "
-                "from one batch",
-                violations.operand(1),
-            )
-        elif greedy.type.n != 1:
-            yield Violation(
-                "remax-baseline",
-                f"the baseline is one response a prompt: generate `{name_of(greedy)}` with n=1",
-                violations.operand(1),
-            )
+        problem = _baseline_problem(y, greedy) or _scorer_problem(self.rewards, self.baseline)
+        if problem is not None:
+            yield Violation("remax-baseline", problem, violations.operand(1))
 
 
-def _prompts_of(y: SSAValue) -> SSAValue | None:
-    """The batch of prompts that trajectories answer."""
-    maker = y.owner
-    return maker.operands[1] if isinstance(maker, GenerateOp) else None
+def _baseline_problem(y: SSAValue, greedy: SSAValue) -> str | None:
+    """Why trajectories are not one greedy response to each of the prompts of others."""
+    base = greedy.type
+    assert isinstance(base, TrajectoriesType)
+    mine, its = _generate(y), _generate(greedy)
+    prompts = [unmoved(op.prompts) if op else None for op in (mine, its)]
+    weights = [op.weights.type if op else None for op in (mine, its)]
+    if y is greedy:
+        return (
+            f"the baseline is the rewards of `{name_of(y)}` themselves: score another response to "
+            "each of its prompts, generated with n=1, temperature=0.0"
+        )
+    if prompts[0] is not prompts[1]:
+        return (
+            f"`{name_of(greedy)}` and `{name_of(y)}` answer different prompts: generate both "
+            "from one batch"
+        )
+    if base.n != 1:
+        return f"the baseline is one response a prompt: generate `{name_of(greedy)}` with n=1"
+    if its.float_of("temperature") > 0.0 if its else not base.cut:
+        return f"the baseline is greedy: generate `{name_of(greedy)}` with temperature=0.0"
+    if weights[0] != weights[1]:
+        return (
+            f"`{name_of(greedy)}` and `{name_of(y)}` are of different weights: generate both from "
+            "the same version of one model"
+        )
+    return None
+
+
+def _scorer_problem(rewards: SSAValue, baseline: SSAValue) -> str | None:
+    """Why two scores are not of one scale; None where one of them is no score itself."""
+    makers = [unmoved(value).owner for value in (rewards, baseline)]
+    scorers = [op.scorer for op in makers if isinstance(op, ScoreOp)]
+    if len(scorers) < 2 or scorers[0].type == scorers[1].type:
+        return None
+    first, second = (name_of(scorer) for scorer in scorers)
+    return f"`{first}` scores the responses and `{second}` the baseline: score both with `{first}`"
+
+
+def _generate(y: SSAValue) -> GenerateOp | None:
+    """The operation that samples trajectories; None of those that a region or buffer gives."""
+    return y.owner if isinstance(y.owner, GenerateOp) else None
 
 
 @irdl_op_definition

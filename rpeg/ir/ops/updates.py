@@ -20,9 +20,10 @@ from rpeg.ir.base import (
     setting,
 )
 from rpeg.ir.declared import declaration, place_in_file
-from rpeg.ir.ops.losses import LossOp, PolicyLossOp
+from rpeg.ir.ops.losses import KlLossOp, LossOp, PolicyLossOp
 from rpeg.ir.ops.preference import DpoOp, PairLossOp
 from rpeg.ir.rules import violations
+from rpeg.ir.rules.divergence import divergence_violations, is_own
 from rpeg.ir.rules.models import like_trunks
 from rpeg.ir.rules.violations import Violation
 from rpeg.ir.text.naming import name_of, trajectories_of
@@ -123,6 +124,7 @@ class UpdateOp(RpegOp):
         if not isinstance(maker, LossOp):
             return
         yield from self._role_rules(maker, index)
+        yield from self._own_reference_rule(maker, index)
         if self.optimizer_steps > 1 and not maker.ANCHORED:
             yield Violation(
                 "unanchored-loss",
@@ -145,6 +147,21 @@ class UpdateOp(RpegOp):
                 "own-teacher",
                 f"`{name_of(loss.reference)}` is of `{model.owner}` itself: dpo's reference is a "
                 f"frozen model, such as policy({model.owner}@0)",
+                violations.operand(index),
+            )
+
+    def _own_reference_rule(self, loss: LossOp, index: int) -> Iterator[Violation]:
+        """In its first optimizer step a model has not left its own weights; later ones have."""
+        if not isinstance(loss, KlLossOp) or self.optimizer_steps > 1:
+            return
+        y, owner = loss.trajectories.type, _weights(self.weights).owner
+        assert isinstance(y, TrajectoriesType)
+        if is_own(loss.reference, y):
+            yield Violation(
+                "own-teacher",
+                f"`{name_of(loss.reference)}` is of `{owner}` as this update starts, where its "
+                "divergence and the gradient of it are zero: kl_loss's reference is a frozen "
+                f"model, such as policy({owner}@0)",
                 violations.operand(index),
             )
 
@@ -323,6 +340,7 @@ class KlControllerOp(RpegOp):
 
     def rules(self) -> Iterator[Violation]:
         yield from made_once(self, self.makes())
+        yield from divergence_violations(self, self.policy, self.reference)
 
 
 OPS: tuple[type[RpegOp], ...] = (UpdateOp, CopyOp, EmaOp, KlControllerOp)

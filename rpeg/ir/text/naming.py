@@ -70,6 +70,13 @@ def step_index(value: SSAValue) -> str:
     return held.data if isinstance(held, StringAttr) else "i"
 
 
+def unmoved(value: SSAValue) -> SSAValue:
+    """What a value was before it moved or came in chunks."""
+    while isinstance(value.owner, Operation) and value.owner.name in MOVES:
+        value = value.owner.operands[0]
+    return value
+
+
 def trajectories_of(value: SSAValue) -> SSAValue | None:
     """The trajectories, or pairs, that a field belongs to; themselves for these."""
     seen: set[SSAValue] = set()
