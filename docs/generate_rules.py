@@ -27,7 +27,8 @@ $ rpeg-opt --list-rules
 
 `rpeg check --json` has the code of each message too. Each example below is a file that breaks its
 rule and no other (without its `+` lines), and that file mended (without its `-` lines); the tests
-run both.
+run both. Where the table says *note* or *warning*, the file is told of and still accepted. A rule
+about a level holds between passes, and of a file where `rpeg-opt --verify-level` names the level.
 """
 
 
@@ -46,8 +47,10 @@ def rules_page() -> Iterator[str]:
 
 
 def _row(rule: Rule) -> str:
-    message = _messages(rule)[0].message.replace("|", "\\|")
-    return f"| [`{rule.code}`](#{rule.code}) | {rule.title.rstrip('.')} | `` {message} `` |"
+    first = _messages(rule)[0]
+    message, kind = first.message.replace("|", "\\|"), first.severity
+    title = rule.title.rstrip(".") + ("" if kind == "error" else f" (*{kind}*)")
+    return f"| [`{rule.code}`](#{rule.code}) | {title} | `` {message} `` |"
 
 
 def _section(rule: Rule) -> Iterator[str]:

@@ -99,6 +99,7 @@ Placed = Literal[
     "not-fusible",
     "buffer-rows",
     "buffer-too-small",
+    "lost-version",
     "no-destination",
     "chunk-form",
     "chunk-scope",

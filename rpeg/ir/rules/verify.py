@@ -13,6 +13,7 @@ from rpeg.ir.rules.ranks import rank_violations
 from rpeg.ir.rules.references import reference_violations
 from rpeg.ir.rules.schedule import deadlock_violations
 from rpeg.ir.rules.structure import shape_violations
+from rpeg.ir.rules.versions import version_violations
 from rpeg.ir.rules.violations import Violation
 from rpeg.ir.text.diagnostics import Diagnostic, has_errors, in_order
 from rpeg.ir.text.sources import Sources
@@ -42,6 +43,7 @@ def _problems(module: Operation, names: bool) -> Iterator[tuple[Operation, Viola
         yield from ((op, v) for v in _op_problems(op))
     yield from rank_violations(module)
     yield from deadlock_violations(module)
+    yield from version_violations(module)
     if names:
         yield from reference_violations(module)
 

@@ -212,13 +212,13 @@ rpeg.pipeline @buffers {
     // expected-error@+1:26 {{`queue` holds 2 groups, and 4 are pushed at once: this never ends; write capacity = 4 or more}}
     %queue_1 = rpeg.push %queue, %y, %lp
     // expected-error@+1:5 {{`queue` holds 2 values a group; 1 are pushed}}
-    %queue_2 = rpeg.push %queue, %y
+    %queue_2 = rpeg.push %queue_1, %y
     %old = rpeg.logprob %actor, %x
-    // expected-error@+1:38 {{`queue` holds !rpeg.tok<logprob, @actor sampled> here; `old` is !rpeg.tok<logprob, @actor> a group}}
-    %queue_3 = rpeg.push %queue, %x, %old
-    // expected-error@+1:42 {{`queue` holds 2 groups, one pop takes 3: this never starts; write capacity = 3 or more}}
-    %z, %lz, %queue_4 = rpeg.pop %queue {groups = 3}
-    rpeg.yield %actor, %train_2, %queue
+    // expected-error@+1:40 {{`queue` holds !rpeg.tok<logprob, @actor sampled> here; `old` is !rpeg.tok<logprob, @actor> a group}}
+    %queue_3 = rpeg.push %queue_2, %x, %old
+    // expected-error@+1:44 {{`queue` holds 2 groups, one pop takes 3: this never starts; write capacity = 3 or more}}
+    %z, %lz, %queue_4 = rpeg.pop %queue_3 {groups = 3}
+    rpeg.yield %actor, %train_2, %queue_4
   }
 }
 
