@@ -158,7 +158,7 @@ CLAUSES = _table(
         has("ep", INT, 1, least=1),
         has("vpp", INT, 1, least=1),
         has("sp", BOOL, False),
-        has("zero", INT, 0, least=0, most=3),
+        has("zero", INT, 0, least=0),
         has("recompute", word("none", "selective", "full"), "none"),
         may("order", list_of(word("tp", "cp", "ep", "dp", "pp"))),
     ),
