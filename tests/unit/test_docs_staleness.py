@@ -100,7 +100,7 @@ UNWEIGHTED = ["kl_loss(y, lp, coef=0.001)", "entropy_bonus(y, coef=0.01)"]
 def test_terms_without_a_correction_follow_a_loss_that_has_one(term: str) -> None:
     (found,) = refused(f"pg = {term}")
     assert "has no correction of its own, and `y` may be 2 versions old" in found
-    assert refused(f"pg = {term}", "i") == []
+    assert not any("correction" in error for error in refused(f"pg = {term}", "i"))
     both = PROGRAM.replace("actor@i, pg,", "actor@i, pg, more,")
     loss = f"{LOSS}more = {term}"
     assert errors(both.format(generate=GENERATE, loss=loss)) == []

@@ -221,7 +221,8 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
 
 
 def test_what_has_no_surface_is_said_with_its_place() -> None:
-    mlir = opt(GRPO).out.replace("rpeg.logprob %ref, %y", "rpeg.on_policy_logprob %y {}")
+    above = "      %lp_ref = rpeg.logprob"
+    mlir = opt(GRPO).out.replace(above, f"      %now = rpeg.on_policy_logprob %y {{}}\n{above}")
     run = opt("-t", "rpeg", stdin=mlir)
     line = next(n for n, text in enumerate(mlir.splitlines(), 1) if "on_policy" in text)
     message = "error: rpeg.on_policy_logprob has no form in .rpeg: write MLIR (-t mlir)"
