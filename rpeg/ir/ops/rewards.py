@@ -177,7 +177,7 @@ class RemaxAdvantageOp(RpegOp):
 
     def rules(self) -> Iterator[Violation]:
         y, greedy = (trajectories_of(v) for v in (self.rewards, self.baseline))
-        if y is None or greedy is None or is_unknown(y.type) or is_unknown(greedy.type):
+        if y is None or greedy is None or is_unknown(y.type):
             return
         problem = _baseline_problem(y, greedy) or _scorer_problem(self.rewards, self.baseline)
         if problem is not None:
@@ -187,7 +187,8 @@ class RemaxAdvantageOp(RpegOp):
 def _baseline_problem(y: SSAValue, greedy: SSAValue) -> str | None:
     """Why trajectories are not one greedy response to each of the prompts of others."""
     base = greedy.type
-    assert isinstance(base, TrajectoriesType)
+    if not isinstance(base, TrajectoriesType):
+        return None
     mine, its = _generate(y), _generate(greedy)
     prompts = [unmoved(op.prompts) if op else None for op in (mine, its)]
     weights = [op.weights.type if op else None for op in (mine, its)]
@@ -203,7 +204,8 @@ def _baseline_problem(y: SSAValue, greedy: SSAValue) -> str | None:
         )
     if base.n != 1:
         return f"the baseline is one response a prompt: generate `{name_of(greedy)}` with n=1"
-    if its.float_of("temperature") > 0.0 if its else not base.cut:
+    heat = its.value("temperature") if its else 0.0 if base.cut else 1.0
+    if isinstance(heat, float) and heat > 0.0:
         return f"the baseline is greedy: generate `{name_of(greedy)}` with temperature=0.0"
     if weights[0] != weights[1]:
         return (

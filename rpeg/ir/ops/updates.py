@@ -155,8 +155,7 @@ class UpdateOp(RpegOp):
         if not isinstance(loss, KlLossOp) or self.optimizer_steps > 1:
             return
         y, owner = loss.trajectories.type, _weights(self.weights).owner
-        assert isinstance(y, TrajectoriesType)
-        if is_own(loss.reference, y):
+        if isinstance(y, TrajectoriesType) and is_own(loss.reference, y):
             yield Violation(
                 "own-teacher",
                 f"`{name_of(loss.reference)}` is of `{owner}` as this update starts, where its "
