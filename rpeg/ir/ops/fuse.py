@@ -47,15 +47,18 @@ class FuseOp(RpegOp):
 
     def inner(self, result: SSAValue) -> SSAValue:
         """What a result is inside: the value of the stage that makes it."""
-        inside = (r for op in self.body.block.ops for r in op.results)
-        pairs = zip(self.results, inside, strict=True)
+        pairs = zip(self.results, self._made(), strict=True)
         return next(made for outer, made in pairs if outer is result)
 
     def result_count(self) -> int:
-        return sum(len(op.results) for op in self.body.block.ops)
+        return len(self._made())
 
     def infer(self) -> Sequence[Attribute]:
-        return [r.type for op in self.body.block.ops for r in op.results]
+        return [made.type for made in self._made()]
+
+    def _made(self) -> list[SSAValue]:
+        """The values made inside, of every block: while it is parsed there may be any number."""
+        return [r for block in self.body.blocks for op in block.ops for r in op.results]
 
     def rules(self) -> Iterator[Violation]:
         others = [op for op in self.body.block.ops if not self.inside(op)]

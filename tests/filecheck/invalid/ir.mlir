@@ -262,3 +262,15 @@ rpeg.pipeline @defaults {
     rpeg.yield %train
   }
 }
+
+// -----
+
+rpeg.pipeline @nothing_fused {
+  rpeg.data @train prompts("y")
+  rpeg.step i < 3 (%train : !rpeg.cursor<@train, prompts>) {
+    // expected-error@+1:5 {{rpeg.fuse: region 'body' at position 0 expected a single block, but got 0 blocks}}
+    rpeg.fuse {} {
+    }
+    rpeg.yield %train
+  }
+}
