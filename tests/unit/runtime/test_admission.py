@@ -146,7 +146,7 @@ BUGS = {
 @pytest.mark.parametrize("bug", BUGS)
 def test_the_certificate_finds(bug: str) -> None:
     settings = [
-        replace(drawn(seed), staleness=2, capacity=4, choice="newest", steps=12, first=0)
+        replace(drawn(seed), staleness=2, capacity=4, choice="newest", steps=30, first=0)
         for seed in range(40)
     ]
     assert sum(refused(setting, BUGS[bug]) for setting in settings) >= 5
