@@ -8,7 +8,7 @@ from typing import Any, cast
 from rpeg.interp.errors import InterpreterError
 from rpeg.interp.judge import Judge
 from rpeg.interp.lora import Lora
-from rpeg.interp.network import Network, initial_tensors, initial_two_heads
+from rpeg.interp.network import Network, initial_tensors
 from rpeg.interp.optimizer import AdamW
 from rpeg.interp.tools import Tool, find_tool
 from rpeg.interp.values import Model, Weights
@@ -61,8 +61,7 @@ class Declarations:
                 op, "the reference interpreter shares whole trunks: leave shared_layers out"
             )
         source = self._sources[op.title] = self._source(op)
-        two_heads = op.form_name == "actor_critic"
-        tensors = initial_two_heads(source) if two_heads else initial_tensors(source)
+        tensors = initial_tensors(source)
         optim, lora = settings.get("optim"), _lora(settings)
         adapters = {} if lora is None else lora.adapters(tensors, self._seed)
         model = Model(
@@ -81,12 +80,11 @@ class Declarations:
         return Judge(weights, settings["template"], settings["max_tokens"])
 
     def _source(self, op: ops.DeclareOp) -> ModelSource:
-        critic = op.form_name in _HEADED
+        heads = {"critic": op.form_name in _HEADED, "two_heads": op.form_name == "actor_critic"}
         if op.initial is not None:
-            folder = self._sources[op.initial].folder
-            return ModelSource(folder, self._seed, critic=critic)
+            return ModelSource(self._sources[op.initial].folder, self._seed, **heads)
         uri = op.uri or ""
-        return open_source(self._world.resolve(uri), uri, self._seed, critic=critic)
+        return open_source(self._world.resolve(uri), uri, self._seed, **heads)
 
     def _data(self, op: ops.DeclareOp) -> PromptData | DemoData | PairData:
         return _DATA[op.form_name](self._world, op.title, source=op.uri or "", **_settings(op))

@@ -113,9 +113,3 @@ class Network:
 def initial_tensors(source: ModelSource) -> dict[str, Tensor]:
     """The weights before step 0."""
     return {name: source.read(name) for name, _ in source.shape.tensors()}
-
-
-def initial_two_heads(source: ModelSource) -> dict[str, Tensor]:
-    """Those of a policy, and the value head of a critic from the same folder."""
-    critic = ModelSource(source.folder, source.seed, critic=True)
-    return initial_tensors(source) | {VALUE_HEAD: critic.read(VALUE_HEAD)}

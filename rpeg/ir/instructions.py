@@ -188,7 +188,7 @@ _ROWS = (
     Instruction("logprob", "FrozenModel", (_RESPONSES,), results=("TokenField",)),
     Instruction("values", "Trainer", ("Trajectories",), results=("TokenField",)),
     Instruction("values", "FrozenModel", ("Trajectories",), results=("TokenField",)),
-    Instruction("forward", "", (_RESPONSES,), more=ANY, each="TokenField"),
+    Instruction("forward", "", (_RESPONSES,), more=ANY, each="TokenField", optional=("asked",)),
     Instruction(
         "weighted_sum", more="ResponseField", settings=("weights",), results=("ResponseField",)
     ),

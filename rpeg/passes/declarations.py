@@ -19,7 +19,7 @@ from rpeg.passes.programs import Cannot, Program
 
 DATA = {"prompts": "PromptData", "demos": "DemoData", "pairs": "PairData"}
 """The runtime's class for each kind of data."""
-MODELS = ("policy", "value", "reward", "process_reward")
+MODELS = ("policy", "value", "actor_critic", "reward", "process_reward")
 """The kinds of models that compile."""
 
 
@@ -114,6 +114,9 @@ class Declarations:
             return self._judge(op)
         if op.form_name not in MODELS:
             raise Cannot(op, f"`{op.title}`: model {op.form_name} does not compile yet")
+        if op.shared_layers is not None:
+            why = "shared_layers does not compile yet: both heads share the whole trunk"
+            raise Cannot(op, f"`{op.title}`: {why}")
         if op.lora is not None:
             raise Cannot(op, f"`{op.title}`: adapters (lora) do not compile yet")
         if op.float_of("router_aux"):

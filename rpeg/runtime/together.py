@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from rpeg.runtime.batches.examples import Examples, ModelInputs
 from rpeg.runtime.groups import device
-from rpeg.runtime.trainer import Model
+from rpeg.runtime.trainer import ANSWERS, Model
 from rpeg.runtime.trajectories import Pairs, Trajectories
+
+if TYPE_CHECKING:
+    from rpeg.runtime.megatron.replica import Said
 
 
 @dataclass(frozen=True)
@@ -37,11 +41,24 @@ class SharedExamples(Examples):
         return self._made[key]
 
 
-def forward(y: Trajectories | Pairs, /, *models: Model) -> tuple[Tensor, ...]:
+def forward(
+    y: Trajectories | Pairs, /, *models: Model, asked: Sequence[Said] | None = None
+) -> tuple[Tensor, ...]:
     """For each model [samples, max_tokens], what its `logprob(y)` gives, or a critic's `values(y)`:
     the same numbers.
 
+    `asked` says which, where a model could give either; one that is named twice runs once.
     Collective over the processes of each model, in order.
     """
     examples = SharedExamples.of_batch(y, models[0])
-    return tuple(model.forward(examples) for model in models)
+    wanted = asked if asked is not None else [_only(model) for model in models]
+    of_model: dict[Model, list[Said]] = {}
+    for model, what in zip(models, wanted, strict=True):
+        of_model.setdefault(model, []).append(what)
+    found = {model: iter(model.answers(examples, *each)) for model, each in of_model.items()}
+    return tuple(next(found[model]) for model in models)
+
+
+def _only(model: Model) -> Said:
+    """What a model with one head says."""
+    return "logprob" if "logprob" in ANSWERS[model.role] else "values"

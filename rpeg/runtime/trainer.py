@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,11 +27,21 @@ from rpeg.runtime.terms import LossTerm, Outputs
 from rpeg.runtime.trajectories import Demos, Pairs, Trajectories
 
 if TYPE_CHECKING:
+    from rpeg.runtime.megatron.model import Answer
+    from rpeg.runtime.megatron.replica import Said
     from rpeg.runtime.run import Run
 
 
-PASSES = {"policy": "logprob", "value": "values", "reward": "score", "process_reward": "score"}
-"""What a model's forward pass over trajectories is, by its role."""
+ANSWERS: Mapping[str, tuple[str, ...]] = {
+    "policy": ("logprob",),
+    "value": ("values",),
+    "actor_critic": ("logprob", "values"),
+    "reward": ("score",),
+    "process_reward": ("token_scores",),
+}
+"""What a model can be asked for, by its role."""
+
+_NAMES = {"logprob": "log-probs", "values": "values"}
 
 WHOLE = MicroBatch()
 """No bound: the whole minibatch at once."""
@@ -72,10 +82,10 @@ class Model:
         self.role = role
         self.groups = groups
         self.micro_batch = micro_batch
-        if role not in PASSES:
-            raise ModelFailure(f"`{name}`: {role} models can't run yet, only {', '.join(PASSES)}")
+        if role not in ANSWERS:
+            raise ModelFailure(f"`{name}`: {role} models can't run yet, only {', '.join(ANSWERS)}")
         self.source = self._open(source)
-        if role == "policy" and self.source.shape.critic:
+        if self.predicts and self.source.shape.critic:
             raise ModelFailure(
                 f"`{name}`: {self.source.folder} holds a model that scores, and a policy needs one "
                 "that predicts tokens: name the model that it was trained from"
@@ -84,11 +94,16 @@ class Model:
         """Its tokenizer."""
         self.replica = Replica(self.source, groups, dtype)
 
+    @property
+    def predicts(self) -> bool:
+        """Whether it predicts tokens; else its one head gives numbers."""
+        return "logprob" in ANSWERS[self.role]
+
     def _open(self, source: str | InitialWeights) -> ModelSource:
-        critic = self.role != "policy"
+        heads = {"critic": not self.predicts, "two_heads": self.role == "actor_critic"}
         if isinstance(source, InitialWeights):
-            return ModelSource(source.source.folder, self.run.seed, critic=critic)
-        return open_source(self.run.resolve(source), source, self.run.seed, critic=critic)
+            return ModelSource(source.source.folder, self.run.seed, **heads)
+        return open_source(self.run.resolve(source), source, self.run.seed, **heads)
 
     @property
     def shape(self) -> ModelShape:
@@ -108,24 +123,27 @@ class Model:
         """[samples, max_tokens] log-probs of y's tokens under the current weights, zero outside
         the mask; a pair is two samples.
         """
-        self._require("policy", "log-probs")
-        return self.forward(Examples.of(y, self.tokenizer))
+        (found,) = self.answers(Examples.of(y, self.tokenizer), "logprob")
+        return found
 
     def values(self, y: Trajectories) -> Tensor:
         """[samples, max_tokens] a critic's values before y's tokens, zero outside the mask."""
-        self._require("value", "values")
-        return self.forward(Examples.of(y, self.tokenizer))
+        (found,) = self.answers(Examples.of(y, self.tokenizer), "values")
+        return found
 
-    def forward(self, examples: Examples) -> Tensor:
-        """[samples, max_tokens] a policy's log-probs or a critic's values, as its role is."""
-        with self.run.clock.stage(f"{PASSES[self.role]}_{self.name}"):
-            found = self._per_token(examples)
-        self.run.oracle.computed(self, found)
+    def answers(self, examples: Examples, *asked: Said) -> list[Tensor]:
+        """Of one forward pass: [samples, max_tokens] for each thing asked for."""
+        for each in asked:
+            self._require(each, _NAMES[each])
+        with self.run.clock.stage(f"{'_'.join(asked)}_{self.name}"):
+            found = self._per_token(examples, *asked)
+        for tensor in found:
+            self.run.oracle.computed(self, tensor)
         return found
 
     def score(self, y: Trajectories) -> Tensor:
         """[samples] a reward model's scores of y's responses."""
-        self._require("reward", "scores of responses")
+        self._require("score", "scores of responses")
         with self.run.clock.stage(f"score_{self.name}"):
             scores = self._scores(spelled(y, self.tokenizer))
         self.run.oracle.computed(self, scores.unsqueeze(1))
@@ -135,37 +153,42 @@ class Model:
         """[samples, max_tokens] a process-reward model's scores of y's tokens, zero outside the
         mask. Raises ModelFailure if it has another tokenizer than y.
         """
-        self._require("process_reward", "scores of tokens")
+        self._require("token_scores", "scores of tokens")
         if spelled(y, self.tokenizer) is not y:
             raise ModelFailure(
                 f"`{self.name}` scores tokens, and has another tokenizer than the policy: use a "
                 "reward model, which scores texts"
             )
         with self.run.clock.stage(f"score_{self.name}"):
-            scores = self._per_token(Examples.of(y, self.tokenizer).behind(whole=False))[:, 1:]
+            examples = Examples.of(y, self.tokenizer).behind(whole=False)
+            (found,) = self._per_token(examples, "values")
+        scores = found[:, 1:]
         self.run.oracle.computed(self, scores)
         return scores
 
     def pair_scores(self, pairs: Pairs) -> Tensor:
         """[2 pairs] a reward model's scores of chosen and rejected responses, side by side."""
-        self._require("reward", "scores of responses")
+        self._require("score", "scores of responses")
         return self._scores(pairs)
 
     def _scores(self, batch: Trajectories | Pairs) -> Tensor:
-        return self._per_token(Examples.of(batch, self.tokenizer).behind(whole=True)).sum(dim=1)
+        examples = Examples.of(batch, self.tokenizer).behind(whole=True)
+        (found,) = self._per_token(examples, "values")
+        return found.sum(dim=1)
 
     def demo_nll(self, demos: Demos | Pairs) -> tuple[Tensor, Tensor]:
         """([rows] summed negative log-likelihood in nats, [rows] completion tokens)."""
         examples = Examples.of(demos, self.tokenizer)
-        return -self._per_token(examples).sum(dim=1), examples.mask.sum(dim=1)
+        (found,) = self._per_token(examples, "logprob")
+        return -found.sum(dim=1), examples.mask.sum(dim=1)
 
-    def _require(self, role: str, what: str) -> None:
-        if self.role != role:
+    def _require(self, answer: str, what: str) -> None:
+        if answer not in ANSWERS[self.role]:
             raise ModelFailure(f"`{self.name}` is a {self.role}, which has no {what}")
 
-    def _per_token(self, examples: Examples) -> Tensor:
+    def _per_token(self, examples: Examples, *said: Said) -> list[Tensor]:
         parts = self._microbatches(examples, torch.arange(len(examples)))
-        return self.replica.per_token(examples, parts)
+        return self.replica.per_token(examples, parts, said)
 
     def _microbatches(self, examples: Examples, rows: Tensor) -> list[list[int]]:
         """Without rows, this process idles along with those that have some."""
@@ -288,8 +311,8 @@ class Trainer(Model):
         """One optimizer step on a minibatch's active rows; this process may have none."""
         temperature = examples.temperature
 
-        def loss(logits: Tensor, inputs: ModelInputs, micro: list[int]) -> Any:
-            out = self.replica.outputs(logits, inputs, temperature)
+        def loss(answer: Answer, inputs: ModelInputs, micro: list[int]) -> Any:
+            out = self.replica.outputs(answer, inputs, temperature)
             self.run.oracle.trained(self, examples, micro, out.said[:, examples.lead :])
             weights = weighing.weights(inputs.mask, idle=not micro)
             return _loss_and_report(out, terms, micro or examples.idle, weights)
@@ -310,7 +333,7 @@ class Trainer(Model):
             self._log(name, value, report.count)
 
     def _log(self, name: str, value: float, weight: float = 1.0, how: Any = "mean") -> None:
-        prefix = "" if self.role == "policy" else f"{self.name}/"
+        prefix = "" if self.predicts else f"{self.name}/"
         self.run.log(prefix + name, value, weight, how)
 
     @property

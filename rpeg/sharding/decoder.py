@@ -37,6 +37,8 @@ _LAYER: dict[str, tuple[tuple[str, ...], int | None, str]] = {
 _EMBEDDING = ("embedding.word_embeddings.weight", "model.embed_tokens.weight")
 _NORM = ("decoder.final_layernorm.weight", "model.norm.weight")
 _OUTPUT = ("output_layer.weight", "lm_head.weight")
+_VALUES = ("value_head.weight", "score.weight")
+"""Where it stands beside the output layer; a critic has it instead."""
 
 
 class Decoder(Protocol):
@@ -75,6 +77,11 @@ class Decoder(Protocol):
     @property
     def critic(self) -> bool:
         """One value for each position instead of logits."""
+        ...
+
+    @property
+    def two_heads(self) -> bool:
+        """One value for each position beside logits."""
         ...
 
     def tensors(self) -> Iterator[tuple[str, Shape]]:
@@ -151,8 +158,10 @@ class Split:
         for layer in range(self.decoder.layers):
             yield from self._layer_units(layer)
         yield self._at_the_end(_NORM[0], _NORM[1], None, "copy")
+        if self.decoder.two_heads:
+            yield self._at_the_end(*_VALUES, None, "copy")
         if self.decoder.critic:
-            yield self._at_the_end(_OUTPUT[0], "score.weight", None, "copy")
+            yield self._at_the_end(_OUTPUT[0], _VALUES[1], None, "copy")
         elif not self.decoder.tied:
             yield self._at_the_end(_OUTPUT[0], _OUTPUT[1], 0, "vocab")
 

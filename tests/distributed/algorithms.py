@@ -37,6 +37,31 @@ pg = ppo_clip(y, adv, lp_old, clip_low=0.2, clip_high=0.2)
 actor@i+1 = update(actor@i, pg, agg=token_mean, minibatches=2)
 """
 
+_SHARED = """rpeg 0.1
+pipeline p {{
+  model ac = actor_critic("{model}", optim=adamw(lr=1e-6, weight_decay=0.1))
+  model ref = policy(ac@0)
+  data train = prompts("rows.jsonl")
+  verifier brief = outcome("rule:overlong", soft=0, max=8)
+  step i < 100 {{
+    q = batch(train, size=8)
+    y, lp = generate(ac@i, q, n=2, max_tokens=8)
+    r = score(brief, y)
+    lp_old = logprob(ac@i, y)
+    lp_ref = logprob(ref, y)
+    v = values(ac@i, y)
+    rt = kl_penalty(r, lp_old, lp_ref, coef=0.1)
+    raw, ret = gae(rt, v, gamma=1.0, lambda=0.95)
+    adv = whiten(raw)
+    pg = ppo_clip(y, adv, lp_old, clip_low=0.2, clip_high=0.2)
+    vl = value_loss(y, ret, v, clip=0.2, coef=0.5)
+    ent = entropy_bonus(y, coef=0.01)
+    ac@i+1 = update(ac@i, pg, vl, ent, agg=token_mean, minibatches=2)
+  }}
+}}
+"""
+"""PPO on one trunk: both losses go through it, in one update."""
+
 ALGORITHMS = {
     "ppo": _pipeline(
         f"""{_LOGPROBS}
@@ -55,6 +80,7 @@ kl@i+1 = kl_controller(kl@i, lp_old, lp_ref, target=0.05, horizon=100)
         n=1,
         things="model critic = value(actor@0, optim=adamw(lr=1e-6))\nstate kl = scalar(init=0.1)",
     ),
+    "ppo_shared": _SHARED,
     "reinforce_pp": _pipeline(
         f"""{_LOGPROBS}
 rt = kl_penalty(r, lp_old, lp_ref, coef=0.1, estimator=k2)

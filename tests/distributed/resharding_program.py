@@ -37,6 +37,7 @@ CHAINS = {
     "tied": Chain("qwen3", ("tp2", "pp2", "dp2", "dp2zero1", "tp2sp")),
     "chunked": Chain("llama", ("dp2zero1", "pp2vpp2", "tp2")),
     "critic": Chain("qwen2", ("pp2", "dp2zero1", "tp2"), role="value"),
+    "two heads": Chain("qwen3", ("pp2vpp2", "dp2zero1", "tp2sp"), role="actor_critic"),
     "masters": Chain("qwen3", ("tp2", "dp2zero1", "pp2", "dp2"), dtype="bf16"),
 }
 
@@ -48,7 +49,7 @@ UNBROKEN = {
 """Layouts that go on from themselves."""
 
 CASES = [*CHAINS, *UNBROKEN]
-SLOW = {"chunked", "critic", "masters", "tp2sp", "dp2zero1"}
+SLOW = {"chunked", "critic", "two heads", "masters", "tp2sp", "dp2zero1"}
 
 
 def recorded(vocab: int) -> Trajectories:
@@ -94,7 +95,7 @@ def train(actor: rt.Trainer) -> None:
     y = recorded(actor.shape.vocab)
     mine = torch.arange(SAMPLES).tensor_split(actor.groups.dp_size)[actor.groups.dp_rank]
     for _ in range(STEPS_A_LINK):
-        actor.update(term(actor, y.select(mine), mine), agg="token_mean")
+        actor.update(*terms(actor, y.select(mine), mine), agg="token_mean")
 
 
 def link(run: rt.Run, folder: Path, chain: Chain, layout: str, begin: Path, end: Path) -> None:
@@ -109,13 +110,14 @@ def link(run: rt.Run, folder: Path, chain: Chain, layout: str, begin: Path, end:
     save(end, 2, state, keep=2)
 
 
-def term(actor: rt.Trainer, y: Trajectories, mine: torch.Tensor) -> LossTerm:
-    """A loss with something to learn for each token."""
+def terms(actor: rt.Trainer, y: Trajectories, mine: torch.Tensor) -> list[LossTerm]:
+    """A loss with something to learn for each token, and each head."""
     goals = torch.linspace(-2, 2, SAMPLES)[mine]
-    if actor.role == "value":
+    found = [rt.policy_gradient(y, goals)] if actor.predicts else []
+    if actor.role != "policy":
         returns = goals.unsqueeze(1) * y.mask
-        return rt.value_loss(y, returns, actor.values(y), clip=10.0)
-    return rt.policy_gradient(y, goals)
+        found.append(rt.value_loss(y, returns, actor.values(y), clip=10.0))
+    return found
 
 
 def whole(run: rt.Run, folder: Path, chain: Chain, layout: str, end: Path, links: int) -> None:

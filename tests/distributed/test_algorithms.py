@@ -52,3 +52,9 @@ def test_pairs_split(tmp_path: Path, name: str, layout: str) -> None:
 @pytest.mark.parametrize("layout", ["tp2sp", "pp2"])
 def test_critics_split(tmp_path: Path, layout: str) -> None:
     held(tmp_path / "p", "ppo", "qwen2", layout)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["tp2sp", "pp2vpp2", "dp2zero1"])
+def test_one_trunk_splits(tmp_path: Path, layout: str) -> None:
+    held(tmp_path / "p", "ppo_shared", "llama", layout, steps=2)

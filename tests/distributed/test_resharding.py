@@ -147,7 +147,8 @@ def test_weights_come_out_whole_in_one_process(name: str, folder: Path) -> None:
     chain = program.CHAINS[name]
     checkpoint = folder / name / f"0-{chain.layouts[0]}" / "step-000002"
     weights: dict[str, Tensor] = dict(load_weights(checkpoint, "actor"))
-    source = ModelSource(model_folder(checkpoint, "actor"), 0, critic=chain.role == "value")
+    heads = {"critic": chain.role == "value", "two_heads": chain.role == "actor_critic"}
+    source = ModelSource(model_folder(checkpoint, "actor"), 0, **heads)
     assert {n: tuple(w.shape) for n, w in weights.items()} == dict(source.shape.tensors())
     expected = {f"weights.{n}": w for n, w in weights.items()}
     kept = {k: v for k, v in stored(checkpoint).items() if k.startswith("weights.")}

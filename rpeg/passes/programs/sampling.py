@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+
 from rpeg.ir.base import RpegOp
 from rpeg.ir.declared import declaration
 from rpeg.ir.ops import fuse
@@ -90,10 +92,18 @@ def _fuse(program: Program, op: RpegOp) -> None:
 
 def _forward_together(program: Program, op: RpegOp, passes: Sequence[RpegOp]) -> None:
     y, models = program.value(passes[0].operands[1]), [program.model(each) for each in passes]
-    made = program.call(op, "forward", y, *models)
+    made = program.call(op, "forward", y, *models, settings={"asked": _asked(passes)})
     for each, result in zip(passes, made.results, strict=True):
         program.values[each.results[0]] = result
         result.name_hint = each.results[0].name_hint
+
+
+def _asked(passes: Sequence[RpegOp]) -> ArrayAttr[StringAttr] | None:
+    """What each pass wants of its model; None where every model has one head only."""
+    read = [op.operands[0].type for op in passes]
+    if not any(isinstance(t, WeightsType) and t.role.data == "actor_critic" for t in read):
+        return None
+    return ArrayAttr([StringAttr(op.SURFACE) for op in passes])
 
 
 @compiles(ops.OnPolicyLogprobOp)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from rpeg.runtime.interfaces import NamedTensors, SeededHost, WeightSource
+from rpeg.runtime.models.model_source import HEAD
 
 if TYPE_CHECKING:
     from rpeg.runtime.models.export import Exportable
@@ -42,7 +43,9 @@ class LatestWeights:
     def publish(self, source: WeightSource) -> None:
         """Copies the trainer's weights. Collective over its tp and pp groups."""
         with self.run.clock.stage(f"publish_{self.name}"):
-            self._weights = {name: tensor.clone() for name, tensor in source.named_tensors()}
+            # The values of a second head are the trainer's own: nothing samples from them.
+            named = ((n, tensor) for n, tensor in source.named_tensors() if n != HEAD)
+            self._weights = {name: tensor.clone() for name, tensor in named}
             self.version = source.version
             self.checksum = checksum(self._weights.items())
 

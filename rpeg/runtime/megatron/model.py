@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from megatron.core import parallel_state
@@ -60,8 +60,19 @@ def _globals() -> None:
     parallel_state._set_global_memory_buffer()
 
 
+class Answer(NamedTuple):
+    """What the last pipeline stage says at the chosen positions."""
+
+    logits: Tensor | None
+    """[k, vocabulary shard]; None of a critic."""
+    values: Tensor | None
+    """[k]; None of a policy."""
+
+
 class ValueHead(torch.nn.Module):
-    """A critic's output layer, whole on every tensor-parallel rank."""
+    """A critic's output layer, or that of the second head of a trunk; whole on every
+    tensor-parallel rank.
+    """
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -101,6 +112,8 @@ class CompletionModel(GPTModel):  # type: ignore[misc]
         )
         self._shape = shape
         self._predicting: Tensor | None = None
+        self._values: Tensor | None = None
+        self.value_head = ValueHead(config) if last and shape.two_heads else None
         if last:
             self._set_head(ValueHead(config) if shape.critic else self.output_layer)
         widen_products(self)
@@ -112,9 +125,8 @@ class CompletionModel(GPTModel):  # type: ignore[misc]
         head.register_forward_pre_hook(self._select)
         self.output_layer = head
 
-    def forward(self, inputs: ModelInputs) -> Tensor:
-        """Logits [k, vocabulary shard] where completion tokens are predicted; a critic's values
-        [k, 1].
+    def forward(self, inputs: ModelInputs) -> Tensor | Answer:
+        """The answer where completion tokens are predicted.
 
         Earlier pipeline stages answer with their hidden states [tokens, 1, hidden].
         """
@@ -128,17 +140,29 @@ class CompletionModel(GPTModel):  # type: ignore[misc]
             None,
             packed_seq_params=Sequences(inputs.packing, angles),
         )
-        return out.squeeze(0) if self.post_process else out
+        return self._answer(out.squeeze(0)) if self.post_process else out
+
+    def _answer(self, out: Tensor) -> Answer:
+        """Of the output layer's [k, vocabulary shard], or [k, 1] of a critic."""
+        if self._shape.critic:
+            return Answer(None, out.squeeze(-1))
+        values, self._values = self._values, None
+        return Answer(out, values)
 
     def _select(self, _: torch.nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Keeps of the hidden states [tokens, 1, hidden] what `forward` was asked for."""
+        """Keeps of the hidden states [tokens, 1, hidden] what `forward` was asked for; a second
+        head reads them here.
+        """
         hidden, *rest = args
         if self.config.sequence_parallel:
             hidden = gather_from_sequence_parallel_region(
                 hidden, tensor_parallel_output_grad=False, group=self.pg_collection.tp
             )
         assert self._predicting is not None, "set by forward"
-        return hidden.index_select(0, self._predicting), *rest
+        chosen = hidden.index_select(0, self._predicting)
+        if self.value_head is not None:
+            self._values = self.value_head(chosen)[0].flatten()
+        return chosen, *rest
 
 
 def widen_products(model: torch.nn.Module) -> None:

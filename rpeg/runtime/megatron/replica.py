@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -23,13 +23,15 @@ from megatron.core.pipeline_parallel.p2p_communication import P2PCommunicator  #
 from megatron.core.tensor_parallel import set_tensor_model_parallel_attributes  # noqa: E402
 
 from rpeg.runtime.megatron.config import transformer_config  # noqa: E402
-from rpeg.runtime.megatron.model import CompletionModel, collection  # noqa: E402
+from rpeg.runtime.megatron.model import Answer, CompletionModel, collection  # noqa: E402
 from rpeg.runtime.megatron.weights import WeightMap  # noqa: E402
 from rpeg.sharding.decoder import local_name  # noqa: E402
 
 Rows = list[int]
-Pass = Callable[[Tensor, ModelInputs, Rows], Any]
-"""What a pass over micro-batches does with the last stage's logits, its inputs and row numbers."""
+Pass = Callable[[Answer, ModelInputs, Rows], Any]
+"""What a pass over micro-batches does with the last stage's answer, its inputs and row numbers."""
+Said = Literal["logprob", "values"]
+"""What a pass without a loss keeps: fields of `Outputs`."""
 
 
 class Replica:
@@ -90,32 +92,34 @@ class Replica:
         local = {name: p.detach() for name, p in self.parameters().items()}
         return self.map.whole(local)
 
-    def outputs(self, logits: Tensor, inputs: ModelInputs, temperature: float) -> Outputs:
-        """What the last stage's answer [k, vocabulary shard or 1] says."""
-        nothing = logits.new_empty(0)
-        if self._vocab is None:
-            return Outputs(
-                inputs.mask, nothing, nothing, inputs.rectangle(logits.float().squeeze(-1))
-            )
-        found = self._vocab.logprob(logits, inputs.targets, temperature)
-        logprob, spread = (inputs.rectangle(values) for values in found)
-        return Outputs(inputs.mask, logprob, spread, nothing)
+    def outputs(self, answer: Answer, inputs: ModelInputs, temperature: float) -> Outputs:
+        """What the last stage's answer says."""
+        logprob = entropy = values = torch.empty(0, device=inputs.mask.device)
+        if answer.logits is not None and self._vocab is not None:
+            found = self._vocab.logprob(answer.logits, inputs.targets, temperature)
+            logprob, entropy = (inputs.rectangle(each) for each in found)
+        if answer.values is not None:
+            values = inputs.rectangle(answer.values.float())
+        return Outputs(inputs.mask, logprob, entropy, values)
 
     @torch.no_grad()
-    def per_token(self, examples: Examples, microbatches: Sequence[Rows]) -> Tensor:
-        """[samples, tokens] float32 log-probs of the completions, or values or scores; zero
-        outside the mask.
+    def per_token(
+        self, examples: Examples, microbatches: Sequence[Rows], said: Sequence[Said]
+    ) -> list[Tensor]:
+        """Of one pass, for each thing asked for: [samples, tokens] float32 log-probs of the
+        completions, or values or scores; zero outside the mask.
         """
-        result = torch.zeros(examples.tokens.shape)
+        results = [torch.zeros(examples.tokens.shape) for _ in said]
 
-        def collect(logits: Tensor, inputs: ModelInputs, rows: Rows) -> None:
+        def collect(answer: Answer, inputs: ModelInputs, rows: Rows) -> None:
             if not rows:
                 return
-            out = self.outputs(logits, inputs, examples.temperature)
-            result[rows, : inputs.mask.shape[1]] = out.said.cpu()
+            out = self.outputs(answer, inputs, examples.temperature)
+            for result, name in zip(results, said, strict=True):
+                result[rows, : inputs.mask.shape[1]] = getattr(out, name).cpu()
 
         self.run(examples, microbatches, collect, forward_only=True)
-        return self.groups.from_last_stage(result)
+        return [self.groups.from_last_stage(result) for result in results]
 
     def run(
         self,
@@ -135,11 +139,11 @@ class Replica:
         layout = self.groups.layout
         multiple = layout.tp if layout.sp else 1
 
-        def forward_step(batches: Iterator[Rows], model: torch.nn.Module) -> tuple[Tensor, Any]:
+        def forward_step(batches: Iterator[Rows], model: torch.nn.Module) -> tuple[Any, Any]:
             rows = next(batches)
             inputs = examples.inputs(rows or examples.idle, multiple).to(device())
-            logits = model(inputs)
-            return logits, partial(_finish, last=last, inputs=inputs, rows=rows)
+            answer = model(inputs)
+            return answer, partial(_finish, last=last, inputs=inputs, rows=rows)
 
         several = layout.vpp > 1
         schedule = get_forward_backward_func(
@@ -172,7 +176,7 @@ class Replica:
 
 
 def _finish(
-    logits: Tensor,
+    answer: Answer,
     *,
     last: Pass,
     inputs: ModelInputs,
@@ -180,7 +184,7 @@ def _finish(
     non_loss_data: bool = False,
 ) -> Any:
     """Megatron's loss function: of one micro-batch, (loss, tokens to divide by: none, report)."""
-    result = last(logits, inputs, rows)
+    result = last(answer, inputs, rows)
     if non_loss_data:
         return result
     loss, report = result

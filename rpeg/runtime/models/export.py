@@ -15,7 +15,7 @@ from rpeg.runtime import world
 from rpeg.runtime.errors import ModelFailure
 from rpeg.runtime.interfaces import NamedTensors
 from rpeg.runtime.models.model_source import HEAD
-from rpeg.runtime.models.shape import CLASSIFIER
+from rpeg.runtime.models.shape import CLASSIFIER, ModelShape
 from rpeg.runtime.state import jsonl
 from rpeg.runtime.state.files import commit_folder, empty_folder, sync
 from rpeg.runtime.state.folder import RunFolder
@@ -37,16 +37,25 @@ class Exportable(Protocol):
         """The Hugging Face folder whose configuration and tokenizer it has."""
         ...
 
+    @property
+    def shape(self) -> ModelShape:
+        """Its architecture."""
+        ...
+
     def named_tensors(self) -> NamedTensors:
         """Its weights, whole, under Hugging Face names. Collective over the model's groups."""
         ...
 
 
 def export_model(model: Exportable, target: Path) -> None:
-    """Writes weights, configuration and tokenizer to `target`, whole or not at all. Collective."""
+    """Writes weights, configuration and tokenizer to `target`, whole or not at all. Collective.
+
+    Of a trunk with two heads the language model leaves: other programs know no second head.
+    """
     weights: dict[str, torch.Tensor] = {}
     for name, tensor in model.named_tensors():
-        if world.rank() == 0:
+        left_out = model.shape.two_heads and name == HEAD
+        if world.rank() == 0 and not left_out:
             weights[name] = tensor.detach().to("cpu", copy=True)  # a view would keep its padding
     world.on_first(lambda: _write(weights, model.hf_folder, target))
 

@@ -27,11 +27,15 @@ HEAD = "score.weight"
 class ModelSource:
     """The weights of a model before the first step of a run."""
 
-    def __init__(self, folder: Path, seed: int, *, critic: bool = False) -> None:
+    def __init__(
+        self, folder: Path, seed: int, *, critic: bool = False, two_heads: bool = False
+    ) -> None:
         self.folder = folder
         self.seed = seed
         shape = read_shape(folder)
-        self.shape: ModelShape = shape.as_critic() if critic else shape
+        self.shape: ModelShape = (
+            shape.as_critic() if critic else shape.as_actor_critic() if two_heads else shape
+        )
         self._files = _weight_files(folder)
         self._shapes = dict(self.shape.tensors())
 
@@ -76,11 +80,13 @@ class ModelSource:
         return tensor
 
 
-def open_source(resolved: Path, source: str, seed: int, *, critic: bool = False) -> ModelSource:
+def open_source(
+    resolved: Path, source: str, seed: int, *, critic: bool = False, two_heads: bool = False
+) -> ModelSource:
     """The model that `source` names: `resolved`, or of `hf:NAME` the hub's without that folder."""
     distant = source.startswith("hf:") and not resolved.is_dir()
     folder = _downloaded(source.removeprefix("hf:")) if distant else resolved
-    return ModelSource(folder, seed, critic=critic)
+    return ModelSource(folder, seed, critic=critic, two_heads=two_heads)
 
 
 def fresh(name: str, shape: tuple[int, ...], std: float, seed: int) -> Tensor:

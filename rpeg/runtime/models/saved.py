@@ -69,9 +69,13 @@ class SavedModel:
         return self.source.tokenizer
 
     def named_tensors(self) -> NamedTensors:
-        """(Hugging Face name, whole tensor on this process's device) of each weight."""
+        """(Hugging Face name, whole tensor on this process's device) of each weight; those of a
+        second head stay in the checkpoint.
+        """
+        names = dict(self.shape.tensors())
         for name, tensor in self.read():
-            yield name, tensor.to(device())
+            if name in names:
+                yield name, tensor.to(device())
 
 
 def open_saved(

@@ -54,10 +54,16 @@ class ModelShape:
     """Standard deviation of fresh weights."""
     critic: bool = False
     """One number for each position instead of logits: a critic, or a reward model."""
+    two_heads: bool = False
+    """One number for each position beside logits: a policy and its critic on one trunk."""
 
     def as_critic(self) -> ModelShape:
         """The same trunk with a value head."""
         return replace(self, tied=False, critic=True)
+
+    def as_actor_critic(self) -> ModelShape:
+        """The same trunk and output layer, and a value head beside it."""
+        return replace(self, two_heads=True)
 
     def tensors(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         """(Hugging Face name, shape) of every weight, input to output."""
@@ -66,9 +72,9 @@ class ModelShape:
             for name, shape in self.layer_tensors():
                 yield f"model.layers.{layer}.{name}", shape
         yield "model.norm.weight", (self.hidden,)
-        if self.critic:
+        if self.critic or self.two_heads:
             yield "score.weight", (1, self.hidden)
-        elif not self.tied:
+        if not self.critic and not self.tied:
             yield "lm_head.weight", (self.vocab, self.hidden)
 
     def layer_tensors(self) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -36,7 +36,8 @@ EFFECTS = (StopOp, EvalOp, EvalLossOp, CheckpointOp, ExportOp)
 """What measures or writes."""
 REFERENCE = "verify_reference"
 SCORING = ("reward", "process_reward")
-HARDENED = ("policy", "value", "generative_reward", *SCORING)
+SAMPLED = ("policy", "actor_critic")
+HARDENED = (*SAMPLED, "value", "generative_reward", *SCORING)
 """Kinds of models that get folders."""
 
 LR = 3e-4
@@ -176,7 +177,7 @@ class Hardening:
                 f"`{model.title}` takes {update.optimizer_steps} optimizer steps a batch"
             )
         y = next((t for loss in update.losses if (t := _sampled(loss)) is not None), None)
-        if y is not None and model.form_name == "policy":
+        if y is not None and model.form_name in SAMPLED:
             self._divergence(update, y, model)
 
     def _declared(self, title: str) -> ModelOp:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rpeg.interp.network import VALUE_HEAD, Network, initial_tensors, initial_two_heads
+from rpeg.interp.network import VALUE_HEAD, Network, initial_tensors
 from rpeg.interp.rectangle import Rectangle
 from rpeg.runtime.models.model_source import ModelSource
 from rpeg.runtime.trajectories import Demos, Row
@@ -76,9 +76,10 @@ def test_making_a_network_draws_nothing(tmp_path: Path) -> None:
 
 
 def test_two_heads_read_one_trunk(tmp_path: Path) -> None:
-    source = ModelSource(write_model(tmp_path / "m"), seed=3)
-    tensors, network = initial_two_heads(source), Network(source)
-    assert set(tensors) == {*initial_tensors(source), VALUE_HEAD}
+    source = ModelSource(write_model(tmp_path / "m"), seed=3, two_heads=True)
+    tensors, network = initial_tensors(source), Network(source)
+    alone = ModelSource(source.folder, seed=3)
+    assert set(tensors) == {*initial_tensors(alone), VALUE_HEAD}
     tensors[VALUE_HEAD] = torch.linspace(-1, 1, source.shape.hidden).unsqueeze(0)
     for tensor in tensors.values():
         tensor.requires_grad_()
@@ -88,7 +89,7 @@ def test_two_heads_read_one_trunk(tmp_path: Path) -> None:
     assert torch.equal(out.values, network.critic(tensors, rows).values)
     (out.logprob.sum() + out.values.sum()).backward()
     trunk = tensors["model.layers.0.mlp.down_proj.weight"].grad
-    alone = torch.autograd.grad(
+    apart = torch.autograd.grad(
         network.policy(tensors, rows).logprob.sum(), tensors["model.layers.0.mlp.down_proj.weight"]
     )[0]
-    assert trunk is not None and not torch.allclose(trunk, alone), "both losses reach the trunk"
+    assert trunk is not None and not torch.allclose(trunk, apart), "both losses reach the trunk"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 
 from rpeg.ir.rrt import CallOp, EveryOp
 from rpeg.ir.rsched import SequenceOp
@@ -109,3 +109,29 @@ def test_a_greedy_baseline_is_measured_and_not_reported() -> None:
     assert [list(op.named) for op in calls(module, "report")] == [["r"]]
     assert [list(op.named) for op in calls(module, "measure")] == [["r0"]]
     assert len(calls(module, "TrajectoryBuffer")) == 2
+
+
+def _one_trunk() -> str:
+    lines = [line for line in PPO.splitlines(keepends=True) if "critic@i+1" not in line]
+    text = "".join(line for line in lines if "model critic" not in line)
+    text = text.replace("actor = policy", "actor = actor_critic").replace("critic@i,", "actor@i,")
+    return text.replace("update(actor@i, pg,", "update(actor@i, pg, vl,")
+
+
+def test_one_trunk_is_one_pass_and_one_update() -> None:
+    module = run(parse(_one_trunk()), "rpeg-fuse-inference", *PASSES)
+    (forward,) = calls(module, "forward")
+    assert [value.name_hint for value in forward.things[1:]] == ["actor", "ref", "actor"]
+    asked = forward.settings["asked"]
+    assert isinstance(asked, ArrayAttr)
+    assert [each.data for each in asked] == ["logprob", "logprob", "values"]
+    (update,) = calls(module, "update")
+    assert len(update.things) == 2
+
+
+def test_a_trunk_shared_in_part_does_not_compile() -> None:
+    text = _one_trunk().replace('("tiny", optim', '("tiny", shared_layers=1, optim')
+    assert refusals(parse(text), *PASSES) == [
+        f"{place(text, 'actor =')}: `actor`: shared_layers does not compile yet: both heads share "
+        "the whole trunk"
+    ]

@@ -17,6 +17,7 @@ from rpeg.runtime import losses
 from rpeg.runtime.batches.examples import Examples, ModelInputs
 from rpeg.runtime.groups import Groups
 from rpeg.runtime.interfaces import NamedTensors
+from rpeg.runtime.models.export import export_model
 from rpeg.runtime.models.model_source import ModelSource
 from rpeg.runtime.run import Run
 from rpeg.runtime.trajectories import Prompts, Row, Trajectories
@@ -373,6 +374,46 @@ def test_a_critic_learns_returns(
     close(values[3, :length], wanted[first : first + length].detach())
     with pytest.raises(rt.RuntimeFailure, match="`critic` is a value, which has no log-probs"):
         critic.logprob(y)
+
+
+def test_one_trunk_with_two_heads_learns_both(
+    run: Run, groups: Groups, trajectories: Callable[[int], Trajectories], tmp_path: Path
+) -> None:
+    y = trajectories(8)
+    settings: dict[str, Any] = {"groups": groups, "dtype": "fp32", "source": str(DIGITS)}
+    ac = rt.Trainer(
+        run, "ac", role="actor_critic", optimizer=rt.AdamW(lr=3e-3), horizon=30, **settings
+    )
+    alone = rt.FrozenModel(run, "alone", role="policy", **settings)
+    before, zeros = rt.forward(y, ac, ac, asked=("logprob", "values"))
+    close(before, alone.logprob(y))
+    assert zeros.eq(0).all(), "a new head is zero"
+    goals = torch.linspace(-1, 1, 8)
+    returns = rt.returns(y, goals, gamma=0.9)
+    for _ in range(30):
+        pg = rt.policy_gradient(y, goals)
+        vl = rt.value_loss(y, returns, ac.values(y), clip=10.0)
+        ac.update(pg, vl, agg="token_mean")
+    after, values = rt.forward(y, ac, ac, asked=("logprob", "values"))
+    gained = (after - before).sum(dim=1)
+    assert gained[goals > 0.2].min() > 0 > gained[goals < -0.2].max(), "the policy's head learns"
+    # Samples of one prompt share their first value: that much can't be explained.
+    assert float((values - returns).square().sum() / returns.square().sum()) < 0.25
+    assert torch.equal(values, ac.values(y)) and torch.equal(after, ac.logprob(y))
+
+    weights = dict(ac.named_tensors())
+    reference = hugging_face(DIGITS, ((k, v) for k, v in weights.items() if k != "score.weight"))
+    ids = torch.tensor([[*y.prompt_ids[3], *y.tokens[3].tolist()]])
+    wanted = reference.model(ids).last_hidden_state[0] @ weights["score.weight"].T
+    first, length = len(y.prompt_ids[3]) - 1, int(y.lengths[3])
+    close(values[3, :length], wanted[first : first + length, 0].detach())
+
+    export_model(ac, tmp_path / "out")
+    left = transformers.AutoModelForCausalLM.from_pretrained(
+        tmp_path / "out", output_loading_info=True
+    )
+    assert not left[1]["unexpected_keys"], "the language model leaves without the second head"
+    close(left[0](ids).logits, reference(ids).logits)
 
 
 def test_damaged_weights_are_noticed(run: Run, groups: Groups) -> None:

@@ -31,7 +31,9 @@ SHAPE = ModelShape(
     positions=64,
     init_std=0.02,
 )
-SHAPES = st.sampled_from([SHAPE, replace(SHAPE, tied=True), SHAPE.as_critic()])
+SHAPES = st.sampled_from(
+    [SHAPE, replace(SHAPE, tied=True), SHAPE.as_critic(), SHAPE.as_actor_critic()]
+)
 
 
 @st.composite
