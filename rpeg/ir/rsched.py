@@ -15,10 +15,11 @@ from xdsl.traits import NoTerminator
 
 from rpeg.ir.base import CheckedOp
 from rpeg.ir.declared import step_of
-from rpeg.ir.ops.movement import PublishOp, pool_of
+from rpeg.ir.ops.movement import PublishOp
 from rpeg.ir.ops.regions import EveryOp
 from rpeg.ir.ops.sampling import GetOp
 from rpeg.ir.ops.updates import KlControllerOp, UpdateOp
+from rpeg.ir.pools import pools_at
 from rpeg.ir.rules.ranks import groups_of
 from rpeg.ir.rules.violations import Violation, hint
 from rpeg.ir.types.values import symbol_text
@@ -127,7 +128,8 @@ class SequenceOp(CheckedOp):
         if pool not in groups:
             near = hint(pool, groups) or f"; declared: {', '.join(groups) or 'none'}"
             yield Violation("unknown-process-group", f"`{pool}` is not a process group{near}")
-        mine = [label for label, op in labelled(step).items() if pool_of(op) in (None, pool)]
+        tasks = ((label, pools_at(op)) for label, op in labelled(step).items())
+        mine = [label for label, pools in tasks if not pools or pool in pools]
         missing = [label for label in mine if label not in self.labels]
         if missing:
             yield Violation("missing-task", f"the sequence leaves out {', '.join(missing)}")

@@ -2,30 +2,28 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import ClassVar
 
-from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import BlockArgument, Operation, SSAValue
-from xdsl.rewriter import InsertPoint
+from xdsl.ir import Operation
 
 from rpeg.ir.base import RpegOp
 from rpeg.ir.layout import contradictions, later, size_of
 from rpeg.ir.ops.declare import PipelineOp
-from rpeg.ir.ops.effects import EvalOp
-from rpeg.ir.ops.movement import POOL, PublishOp, RanksOp, model_of
-from rpeg.ir.ops.plan import PlaceOp, PlanOp
+from rpeg.ir.ops.movement import POOL, RanksOp
+from rpeg.ir.ops.plan import PlaceOp, PlanOp, PoolOp, plan_cluster
 from rpeg.ir.ops.sampling import GenerateOp, ScoreOp
-from rpeg.ir.ops.step import StepOp
-from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.rules.settings import record_violations
 from rpeg.ir.stages import stage_name, stages
 from rpeg.ir.text.locations import place_by
+from rpeg.ir.text.naming import trajectories_of
 from rpeg.ir.types.attributes import RecordAttr, plain
-from rpeg.ir.types.values import WeightsType
 from rpeg.ir.vocabulary.records import CLAUSES
 from rpeg.passes.base import Levels, PassRefused, Problem, RpegPass, erase, pipelines, step
+from rpeg.passes.pools import spread
+from rpeg.passes.publishing import publish
 from rpeg.passes.statistics import Meanings
 
 ALL = "all"
@@ -37,6 +35,10 @@ class RpegAnnotateParallelismPass(RpegPass):
     Takes the layout from a plan of the file (`plan=NAME`), or gives every stage the same one from
     the options: a process group `all` of dp x tp x pp x cp ranks. Every stage gets its `pool` and
     clauses, and the publishing of new weights to engines becomes explicit, as a state of its own.
+
+    In a plan of several pools every other operation gets a pool as well: that of what reads its
+    result, and the one that trains for everything that changes, measures or writes. What another
+    pool reads goes there by a transfer.
 
     Before:
         rpeg.step i < 300 (%actor : !rpeg.weights<@actor, policy>, ...) {
@@ -57,7 +59,8 @@ class RpegAnnotateParallelismPass(RpegPass):
     LEVELS: ClassVar[Levels] = {"L0": "L1"}
     STATISTICS: ClassVar[Meanings] = {
         "stages annotated": "stages that got a pool and clauses",
-        "publishes made explicit": "trained models whose weights engines read",
+        "publishes made explicit": "trained models whose weights engines read, once a pool of them",
+        "values that cross pools": "transfers, of a plan with several pools",
     }
     plan: str | None = None
     """Which plan of the file to take; without one, the options below."""
@@ -82,12 +85,15 @@ class RpegAnnotateParallelismPass(RpegPass):
         for pipeline in pipelines(op):
             self._check(pipeline)
             source = FromPlan(_plan(pipeline, self.plan)) if self.plan else FromOptions(self)
-            for ranks in source.groups(pipeline):
+            groups = source.groups(pipeline)
+            for ranks in groups:
                 pipeline.body.block.insert_op_before(ranks, step(pipeline))
             for stage in stages(pipeline).values():
                 source.annotate(stage)
                 self.count("stages annotated")
             _drop_plans(pipeline)
+            if len(groups) > 1:
+                self.count("values that cross pools", spread(step(pipeline)))
             self.count("publishes made explicit", publish(step(pipeline)))
 
     def _check(self, pipeline: PipelineOp) -> None:
@@ -160,15 +166,15 @@ class FromPlan:
     width: dict[str, int] = field(default_factory=dict[str, int])
 
     def groups(self, pipeline: PipelineOp) -> list[RanksOp]:
-        """One group a pool that has a layout, in the order of the plan."""
-        for place in self.plan.places:
-            layout = place.clause("par")
-            if layout is not None:
-                self.width.setdefault(place.pool_name, self._width(place.pool_name))
+        """One group a pool that has a layout: on GPUs in their order, else in the plan's."""
+        placed = {p.pool_name for p in self.plan.places if p.clause("par") is not None}
+        pools = sorted((p for p in self.plan.pools if p.title in placed), key=_first_gpu)
+        _disjoint(pools)
         made: list[RanksOp] = []
         first = 0
-        for name, width in self.width.items():
-            ranks = RanksOp.of(name, first, first + width - 1)
+        for pool in pools:
+            width = self.width[pool.title] = self._width(pool.title)
+            ranks = RanksOp.of(pool.title, first, first + width - 1)
             ranks.location = self.plan.location
             made.append(ranks)
             first += width
@@ -192,70 +198,38 @@ class FromPlan:
         place_by(stage, line)
 
     def _pool(self, line: PlaceOp, stage: RpegOp) -> str:
-        """Verifiers on a pool of cores belong to the processes that read their rewards."""
+        """Verifiers on a pool of cores belong to the processes that sample what they read."""
         if line.pool_name in self.width:
             return line.pool_name
         if isinstance(stage, ScoreOp) and self.width:
-            return next(iter(self.width))
+            sampled = self._sampled(stage)
+            return sampled if sampled in self.width else next(iter(self.width))
         text = f"`{stage_name(stage)}` needs par(dp=...) on its line of plan `{self.plan.title}`"
         raise PassRefused(line, text)
 
-
-# ---- publishing
-
-
-def publish(op: StepOp) -> int:
-    """Makes the publishing of each trained model that an engine reads explicit: so many."""
-    number = 0
-    for trained in _trained(op):
-        engines = (r for r in op.walk() if isinstance(r, GenerateOp | EvalOp))
-        readers = [r for r in engines if model_of(r) == trained.update.makes()]
-        if readers:
-            _publish_one(op, trained, readers)
-            number += 1
-    return number
+    def _sampled(self, score: ScoreOp) -> str | None:
+        """The pool of the generate that makes what a stage scores."""
+        y = trajectories_of(score.trajectories)
+        maker = y.owner if y is not None else None
+        inside = maker.walk() if isinstance(maker, Operation) else ()
+        names = [stage_name(op) for op in inside if isinstance(op, GenerateOp)]
+        return next((p.pool_name for p in self.plan.places if p.title in names), None)
 
 
-@dataclass(frozen=True)
-class _Trained:
-    """A model that a step trains."""
-
-    update: UpdateOp
-    after: SSAValue
-    """Its weights as the step ends: the update's, or those of the `every` around it."""
+def _first_gpu(pool: PoolOp) -> int:
+    cluster = plan_cluster(pool)
+    gpus = pool.gpus(cluster) if cluster is not None else None
+    return gpus.start if gpus is not None else 0
 
 
-def _trained(op: StepOp) -> list[_Trained]:
-    updates = {o.makes(): o for o in op.walk() if isinstance(o, UpdateOp)}
-    ends = (end for end in op.ending.operands if isinstance(end.type, WeightsType))
-    pairs = [(end, updates.get(end.type.owner)) for end in ends]  # type: ignore[attr-defined]
-    return [_Trained(update, end) for end, update in pairs if update is not None]
-
-
-def _publish_one(op: StepOp, trained: _Trained, readers: Sequence[RpegOp]) -> None:
-    block, update = op.body.block, trained.update
-    register = block.insert_arg(update.weights.type, len(block.args))
-    register.name_hint = f"{update.makes()}_published"
-    maker = trained.after.owner
-    assert isinstance(maker, Operation), "an update makes what the step ends with"
-    made = Builder(InsertPoint.after(maker)).insert(
-        PublishOp.make([trained.after], location=update.location)
-    )
-    made.results[0].name_hint = register.name_hint
-    made.attributes[POOL] = update.attributes[POOL]
-    for reader in readers:
-        reader.operands[0] = _published(reader.operands[0], register, made.results[0], trained)
-    ending = op.ending
-    ending.operands = [*ending.operands, made.results[0]]
-
-
-def _published(
-    read: SSAValue, register: BlockArgument, published: SSAValue, trained: _Trained
-) -> SSAValue:
-    """What an engine reads: the register as the step starts, or what this step publishes."""
-    if read is trained.after:
-        return published
-    held = read.type
-    if isinstance(held, WeightsType) and held.lag == (0, 0):
-        return register
-    return read
+def _disjoint(pools: Sequence[PoolOp]) -> None:
+    """Refuses pools that share GPUs: each has processes of its own, one a GPU."""
+    for one, other in combinations(pools, 2):
+        cluster = plan_cluster(one)
+        held = [set(p.gpus(cluster) or ()) if cluster is not None else set() for p in (one, other)]
+        if held[0] & held[1]:
+            text = (
+                f"the pools `{one.title}` and `{other.title}` share GPUs: stages that take turns "
+                "on them belong to one pool, for now: write one, or disjoint ones"
+            )
+            raise PassRefused(other, text)

@@ -1,7 +1,7 @@
 """`rpeg-schedule`: from L1 to L2, the order in which each process group runs its tasks."""
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
@@ -11,14 +11,16 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
 from xdsl.ir import Block, Operation, Region
 
 from rpeg.ir.ops.declare import PipelineOp
-from rpeg.ir.ops.movement import PublishOp, RanksOp, model_of
+from rpeg.ir.ops.movement import PublishOp, RanksOp, TransferOp, model_of, pool_of
 from rpeg.ir.ops.regions import EveryOp
 from rpeg.ir.ops.sampling import GetOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.ops.updates import UpdateOp
+from rpeg.ir.pools import pools_at
 from rpeg.ir.rsched import TASK, EdgeOp, SequenceOp, TaskOp, dependences, label_of, uses
 from rpeg.ir.rules.ranks import groups_of
 from rpeg.ir.stages import stage_name
+from rpeg.ir.text.naming import name_of, trajectories_of, unmoved
 from rpeg.passes.base import Levels, PassRefused, RpegPass, pipelines, step
 from rpeg.passes.statistics import Meanings
 
@@ -51,36 +53,70 @@ class RpegSchedulePass(RpegPass):
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         for pipeline in pipelines(op):
-            sequence = _schedule(pipeline, _group(pipeline))
-            for line in sequence.body.block.ops:
-                crosses = isinstance(line, EdgeOp)
-                self.count("dependences across steps" if crosses else "tasks scheduled")
+            for sequence in _schedule(pipeline):
+                for line in sequence.body.block.ops:
+                    crosses = isinstance(line, EdgeOp)
+                    self.count("dependences across steps" if crosses else "tasks scheduled")
 
 
-def _group(pipeline: PipelineOp) -> RanksOp:
-    """The one process group of a pipeline that has no schedule yet."""
-    groups = list(groups_of(pipeline).values())
-    if len(groups) > 1:
-        found = ", ".join(g.title for g in groups)
-        text = f"this version schedules one process group; the pipeline has: {found}"
-        raise PassRefused(pipeline, text)
-    return groups[0]
-
-
-def _schedule(pipeline: PipelineOp, group: RanksOp) -> SequenceOp:
+def _schedule(pipeline: PipelineOp) -> list[SequenceOp]:
+    """The sequences of a pipeline's process groups, which are in the pipeline then."""
     body = step(pipeline)
     label(body)
+    order, groups = program_order(body), list(groups_of(pipeline).values())
+    made = [_sequence(body, group, _of_pool(order, group)) for group in groups]
+    for sequence in reversed(made):
+        pipeline.body.block.insert_op_after(sequence, body)
+    return made
+
+
+def _sequence(body: StepOp, group: RanksOp, tasks: Sequence[Operation]) -> SequenceOp:
     block = Block()
     sequence = SequenceOp.create(
         properties={"pool": SymbolRefAttr(group.title)}, regions=[Region(block)]
     )
     sequence.location = body.location
-    for op in program_order(body):
+    for op in tasks:
         block.add_op(TaskOp.of(label_of(op) or ""))
+    labels = sequence.labels
     for edge in _across_steps(body):
-        block.add_op(edge)
-    pipeline.body.block.insert_op_after(sequence, body)
+        if edge.target.data in labels:
+            block.add_op(edge)
     return sequence
+
+
+def _of_pool(order: Sequence[Operation], group: RanksOp) -> list[Operation]:
+    """The tasks of a pool in their order. It sends what it makes at once; what comes from other
+    pools it takes when it needs it, so that it waits no sooner than it has to.
+    """
+    tasks: list[Operation] = []
+    coming: list[TransferOp] = []
+    for task in order:
+        if not _is_of(task, group):
+            continue
+        if isinstance(task, TransferOp) and pool_of(task) == group.title:
+            coming.append(task)
+            continue
+        needed = [t for t in coming if _needs(task, t) or _measures(task)]
+        coming = [t for t in coming if t not in needed]
+        tasks += [*needed, task]
+    return tasks + coming
+
+
+def _measures(task: Operation) -> bool:
+    """Whether it comes after the step's work, and after the report of it."""
+    return isinstance(task, EveryOp) and not task.carried
+
+
+def _is_of(task: Operation, group: RanksOp) -> bool:
+    pools = pools_at(task)
+    return not pools or group.title in pools
+
+
+def _needs(task: Operation, arrival: TransferOp) -> bool:
+    """Whether a task reads what arrives, or a field of those trajectories."""
+    fields = (y for v in uses(task) if (y := trajectories_of(v)) is not None)
+    return arrival.arrived in uses(task) or unmoved(arrival.arrived) in fields
 
 
 def label(op: StepOp) -> None:
@@ -104,6 +140,8 @@ def _wanted(op: Operation) -> str:
             return stage_name(op)
         case PublishOp():
             return f"publish_{model_of(op)}"
+        case TransferOp():
+            return f"{name_of(op.moved)}_to_{pool_of(op)}"
         case EveryOp():
             return f"every_{op.int_of('steps')}"
         case _:

@@ -10,7 +10,9 @@ from xdsl.ir import Operation
 
 from rpeg.ir.declared import step_of
 from rpeg.ir.ops.declare import PipelineOp
-from rpeg.ir.rsched import EdgeOp, SequenceOp, dependences, label_of
+from rpeg.ir.ops.movement import TransferOp
+from rpeg.ir.pools import pools_at
+from rpeg.ir.rsched import EdgeOp, SequenceOp, dependences, label_of, labelled
 from rpeg.ir.rules.violations import Violation
 from rpeg.ir.types.values import symbol_text
 
@@ -58,6 +60,18 @@ def _orders(pipeline: PipelineOp, groups: Mapping[str, SequenceOp]) -> Iterator[
         for pool in (p for p, s in groups.items() if after in s.labels):
             makers = [pool] if before in groups[pool].labels else groups
             yield from (((p, before), (pool, after)) for p in makers if before in groups[p].labels)
+    yield from _crossings(pipeline, groups)
+
+
+def _crossings(
+    pipeline: PipelineOp, groups: Mapping[str, SequenceOp]
+) -> Iterator[tuple[Task, Task]]:
+    """What a pool takes, another one sends first: the same task of both."""
+    step = step_of(pipeline)
+    for label, op in labelled(step).items() if step is not None else ():
+        if isinstance(op, TransferOp):
+            ends = [p for p in pools_at(op) if p in groups and label in groups[p].labels]
+            yield from (((a, label), (b, label)) for a, b in pairwise(ends))
 
 
 def _needs(pipeline: PipelineOp) -> Iterator[tuple[str, str]]:

@@ -1,17 +1,16 @@
 """Measuring, writing and stopping, and when."""
 
 from xdsl.builder import Builder
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation
 from xdsl.rewriter import InsertPoint
 
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops import effects as ops
 from rpeg.ir.ops import regions
 from rpeg.ir.ops.effects import EvalOp
-from rpeg.ir.ops.losses import LossOp
 from rpeg.ir.ops.sampling import GenerateOp
 from rpeg.ir.ops.updates import UpdateOp
-from rpeg.ir.reported import reported_rewards
+from rpeg.ir.reported import is_trained, reported_rewards
 from rpeg.ir.rrt import EveryOp
 from rpeg.ir.types.values import CursorType, DataType
 from rpeg.passes.programs.handlers import compiles, lower, title
@@ -87,14 +86,9 @@ def report(program: Program, step: Operation) -> None:
     as a greedy baseline, the rewards only.
     """
     batches = list(reported_rewards(step))
-    trained = [y for y, _ in batches if _is_trained(y)]
+    trained = [y for y, _ in batches if is_trained(y, step)]
     for y, found in batches:
         assert isinstance(y.owner, Operation), "an operation of the step makes a batch"
         fields = {v.name_hint or "reward": program.value(v) for v in found}
         callee = "report" if y in trained or not trained else "measure"
         program.call(y.owner, callee, program.value(y), receiver=program.run, keywords=fields)
-
-
-def _is_trained(y: SSAValue) -> bool:
-    """Whether a loss is of these trajectories."""
-    return any(isinstance(use.operation, LossOp) for use in y.uses)

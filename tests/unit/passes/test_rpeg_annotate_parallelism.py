@@ -95,7 +95,7 @@ def test_two_pools_are_two_ranges() -> None:
     apart = apart.replace("y on all, par(dp=2)", "y on gen, par(dp=4)")
     apart = apart.replace("mode=reshard)\n", "mode=reshard), publish(gen, mode=bcast)\n")
     module = run(parse(planned(apart)), Annotate(plan="two"))
-    assert ranks(module) == {"gen": range(4), "all": range(4, 6)}
+    assert ranks(module) == {"all": range(2), "gen": range(2, 6)}, "on GPUs in their order"
 
 
 def test_publishing_is_a_state() -> None:
