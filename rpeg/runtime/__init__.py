@@ -25,6 +25,8 @@ from rpeg.runtime.groups import Groups
 from rpeg.runtime.judge import Judge
 from rpeg.runtime.layout import AdamW, Layout, MicroBatch
 from rpeg.runtime.models.shared_ids import share_tokenizer
+from rpeg.runtime.pools.channel import Channel
+from rpeg.runtime.pools.sampled import SampledModel
 from rpeg.runtime.run import Run, start
 from rpeg.runtime.scalar import Scalar
 from rpeg.runtime.terms import (
@@ -47,6 +49,7 @@ from rpeg.runtime.verifiers import Verifier
 __all__ = [
     "ON_POLICY",
     "AdamW",
+    "Channel",
     "Collect",
     "DemoData",
     "EmbeddedEngine",
@@ -61,6 +64,7 @@ __all__ = [
     "PromptData",
     "Run",
     "RuntimeFailure",
+    "SampledModel",
     "Scalar",
     "Trainer",
     "TrajectoryBuffer",

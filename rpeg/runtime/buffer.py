@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from torch import Tensor
 
-from rpeg.runtime.errors import StalenessExceeded
+from rpeg.runtime.lag import LagBound
 from rpeg.runtime.trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -15,19 +15,13 @@ if TYPE_CHECKING:
 
 
 class TrajectoryBuffer:
-    """First in, first out; full, it makes the producer wait.
-
-    The lag of a token is step - version when update `step` consumes it. Bound `strict`: no trained
-    token's lag exceeds `max_lag`. Bound `head`: `max_lag` bounds admission elsewhere; lag is
-    reported.
-    """
+    """First in, first out; full, it makes the producer wait."""
 
     def __init__(
         self, run: Run, *, capacity: int, max_lag: int, bound: Literal["strict", "head"]
     ) -> None:
         self.run = run
-        self.max_lag = max_lag
-        self.bound = bound
+        self._bound = LagBound(max_lag, bound)
         self._queue: queue.Queue[tuple[Trajectories, tuple[Tensor, ...]]] = queue.Queue(capacity)
 
     def put(self, y: Trajectories, *fields: Tensor) -> None:
@@ -40,16 +34,5 @@ class TrajectoryBuffer:
         Raises StalenessExceeded if a trained token is older than the bound allows.
         """
         y, fields = self._queue.get()
-        lags = step - y.versions[y.mask]
-        if lags.numel():
-            self._check(int(lags.max()), step)
-            self.run.log("lag/mean", float(lags.double().mean()), lags.numel())
-            self.run.log("lag/max", float(lags.max()), how="max")
+        self._bound.consume(self.run, y, step)
         return y, *fields
-
-    def _check(self, lag: int, step: int) -> None:
-        if self.bound == "strict" and lag > self.max_lag:
-            raise StalenessExceeded(
-                f"step {step} would train tokens {lag} versions old, the pipeline allows "
-                f"{self.max_lag}: widen the window of `generate`, or publish more often"
-            )

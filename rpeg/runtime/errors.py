@@ -6,6 +6,7 @@ uncaught failure into `error: ...` and exit code 1; a traceback is left to bugs.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from types import TracebackType
@@ -71,17 +72,21 @@ def report_failures() -> None:
         kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
         if not world.first_to_fail():
-            return
-        if isinstance(error, RuntimeFailure):
+            pass
+        elif isinstance(error, RuntimeFailure):
             print(f"error: {error}", file=sys.stderr, flush=True)
         elif world.is_loss(error):
-            text = f"error: process {world.rank()} lost another one, which may have said why"
+            text = f"error: process {world.process()} lost another one, which may have said why"
             print(text, file=sys.stderr, flush=True)
         elif not issubclass(kind, KeyboardInterrupt):
             shown_before(kind, error, trace)
-        elif world.size() == 1:
+        elif world.processes() == 1:
             print(INTERRUPTED, file=sys.stderr, flush=True)
+        if world.size() < world.processes():
+            # Threads wait for other pools, and can't be waited for any more.
+            sys.stdout.flush()
+            os._exit(1)
 
     sys.excepthook = report
-    if world.size() == 1:
+    if world.processes() == 1:
         signal.signal(signal.SIGTERM, say_terminated)

@@ -1,5 +1,7 @@
 """The world and the process groups of a layout: made once, handed in, never looked up globally.
 
+A world is what belongs to one pool: all processes of the launch unless there are several pools.
+
 Ranks are numbered tensor-parallel fastest, then context, pipeline and data: the processes of a
 replica are neighbours, and a process has the same share of a batch in every layout of a program. A
 world of one needs no launcher.
@@ -14,13 +16,9 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed import (  # type: ignore[attr-defined]
-    HashStore,
-    PrefixStore,
-    Store,
-    rendezvous,
-)
+from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
+from rpeg.runtime import world
 from rpeg.runtime.layout import Layout
 from rpeg.runtime.numerics.memory import keep_freed_memory
 
@@ -30,8 +28,9 @@ AXES = ("dp", "pp", "cp", "tp")
 Partition = tuple[tuple[int, ...], ...]
 
 
-def join_world() -> tuple[int, int]:
-    """(rank, processes) of the world, which this process joins if it hasn't yet.
+def join_world(name: str = "all", ranks: range | None = None) -> tuple[int, int]:
+    """(rank, processes) of this process's world, which it joins if it hasn't yet: that of the
+    processes `ranks` of the launch, by default of all.
 
     NCCL where there are GPUs, gloo for everything on CPUs. One thread a process, as under torchrun,
     unless OMP_NUM_THREADS says otherwise: the number of threads can change the last bits.
@@ -44,19 +43,15 @@ def join_world() -> tuple[int, int]:
         backend = "cpu:gloo,cuda:nccl" if gpus else "gloo"
         if gpus:
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-        store, rank, processes = _meet() if "RANK" in os.environ else (HashStore(), 0, 1)
-        dist.init_process_group(backend, store=store, rank=rank, world_size=processes)
+        launch = world.launch()
+        members = range(launch.processes) if ranks is None else ranks
+        dist.init_process_group(
+            backend,
+            store=PrefixStore(f"pool/{name}", launch.store),
+            rank=members.index(launch.rank),
+            world_size=len(members),
+        )
     return dist.get_rank(), dist.get_world_size()
-
-
-def _meet() -> tuple[Store, int, int]:
-    """The launcher's (store, rank, processes); the store's keys belong to this attempt only.
-
-    Without that, a restarted process looks for its peers at the addresses of the dead ones.
-    """
-    store, rank, processes = next(rendezvous("env://"))
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    return PrefixStore(f"attempt/{attempt}", store), rank, processes
 
 
 def device() -> torch.device:

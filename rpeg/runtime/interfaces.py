@@ -75,7 +75,7 @@ class Host(Protocol):
         name: str,
         value: float,
         weight: float = 1.0,
-        how: Literal["mean", "max", "sum"] = "mean",
+        how: Literal["mean", "max", "min", "sum"] = "mean",
     ) -> None:
         """Adds to a metric of this step."""
         ...

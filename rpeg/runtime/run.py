@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from torch import Tensor
 
@@ -24,9 +24,13 @@ from rpeg.runtime.interfaces import WeightRegister
 from rpeg.runtime.layout import Layout
 from rpeg.runtime.logs.clock import RunClock
 from rpeg.runtime.logs.logbook import Logbook
-from rpeg.runtime.logs.metrics import How, StepMetrics
+from rpeg.runtime.logs.metrics import How, StepMetrics, figures
 from rpeg.runtime.logs.rollouts import describe
 from rpeg.runtime.models.export import Exportable, export_model, newest_export, record_export
+from rpeg.runtime.pools.couriers import Courier
+from rpeg.runtime.pools.desk import Branch, Desk
+from rpeg.runtime.pools.report import StepReport
+from rpeg.runtime.pools.table import Bounds, Pools
 from rpeg.runtime.recordings.oracle import Oracle
 from rpeg.runtime.recordings.replay import Replay
 from rpeg.runtime.state import checkpoint
@@ -36,36 +40,60 @@ from rpeg.runtime.state.ledger import Consumed, Ledger, samples_digest
 from rpeg.runtime.trajectories import Trajectories
 
 T = TypeVar("T")
+Versions = Literal["newest", "oldest"]
 
 
-def start(*, pipeline: str, steps: int, processes: int, source_sha256: str) -> Run:
-    """Joins the world and takes the run's folder. Raises RuntimeFailure if either does not fit.
+def start(
+    *,
+    pipeline: str,
+    steps: int,
+    processes: int,
+    source_sha256: str,
+    pools: Bounds | None = None,
+    pool: str = "all",
+    home: str = "all",
+) -> Run:
+    """Joins the pool's world and takes the run's folder. Raises RuntimeFailure if either does not
+    fit.
 
-    Reads RPEG_RUN_DIR (default `runs/<pipeline>`), RPEG_SEED (default 0) and RPEG_ROOT (default:
-    the working folder), against which sources and export targets resolve; RPEG_REPLAY is the folder
-    of a recording to take completions and rewards from (`rpeg.runtime.recordings.replay`).
+    Of several `pools`, this is the program of `pool`; `home` has the trained models. Reads
+    RPEG_RUN_DIR (default `runs/<pipeline>`), RPEG_SEED (default 0) and RPEG_ROOT (default: the
+    working folder), against which sources and export targets resolve; RPEG_REPLAY is the folder of
+    a recording to take completions and rewards from (`rpeg.runtime.recordings.replay`);
+    RPEG_VERSIONS (`newest`, `oldest`) says which weights of a window are sampled from.
     """
     if "TORCHELASTIC_RUN_ID" in os.environ:
         # A launcher that is killed leaves its processes training; it may be dead by now.
         agent = os.environ.get(AGENT)
         die_with_parent(int(agent) if agent is not None else None)
-    _, found = join_world()
+    found = world.launch().processes
     report_failures()
     if found != processes:
         raise LayoutFailure(
             f"this program is for {processes} processes, {found} were started; "
             f"launch it with `torchrun --nproc-per-node={processes} ...`"
         )
+    table = Pools.of(pools or {"all": (0, processes)}, mine=pool, home=home, processes=processes)
+    table.check(world.process())
+    join_world(pool, table.ranks(pool))
     folder = RunFolder(Path(os.environ.get("RPEG_RUN_DIR", f"runs/{pipeline}")).resolve())
     wanted = RunRecord(pipeline, source_sha256, seed=_seed(), steps=steps, processes=processes)
     lock = FolderLock(folder)
-    record = world.on_first(lambda: _take(folder, lock, wanted))
-    if record.is_done(steps) and world.rank() == 0:
+    desk = Desk(table) if table.at_home else Branch(table)
+    record = desk.open(lambda: world.on_first(lambda: _take(folder, lock, wanted)))
+    if record.is_done(steps) and table.at_home and world.rank() == 0:
         print(folder.done(record), flush=True)
-    run = Run(folder, record, root=Path(os.environ.get("RPEG_ROOT", ".")).resolve(), lock=lock)
+    root = Path(os.environ.get("RPEG_ROOT", ".")).resolve()
+    run = Run(folder, record, root=root, lock=lock, desk=desk)
     if "RPEG_REPLAY" in os.environ:
-        run.oracle = Replay(run, Path(os.environ["RPEG_REPLAY"]))
+        run.oracle = _replay(run, Path(os.environ["RPEG_REPLAY"]))
     return run
+
+
+def _replay(run: Run, recording: Path) -> Replay:
+    if run.pools.several:
+        raise RuntimeFailure("RPEG_REPLAY replays programs of one pool: compile without a plan")
+    return Replay(run, recording)
 
 
 def _take(folder: RunFolder, lock: FolderLock, wanted: RunRecord) -> RunRecord:
@@ -80,10 +108,24 @@ def _seed() -> int:
     return int(text)
 
 
+def _versions(pools: Pools) -> Versions:
+    text = os.environ.get("RPEG_VERSIONS", "newest" if pools.several else "oldest")
+    if text not in ("newest", "oldest"):
+        raise RuntimeFailure(f"RPEG_VERSIONS must be newest or oldest, not `{text}`")
+    return "newest" if text == "newest" else "oldest"
+
+
 class Run:
     """One process's view of the run."""
 
-    def __init__(self, folder: RunFolder, record: RunRecord, root: Path, lock: FolderLock) -> None:
+    def __init__(
+        self,
+        folder: RunFolder,
+        record: RunRecord,
+        root: Path,
+        lock: FolderLock,
+        desk: Desk | Branch,
+    ) -> None:
         self.folder = folder
         self.record = record
         self.root = root
@@ -100,18 +142,26 @@ class Run:
         """Whether this process is the first of those that hold its share."""
         self.oracle = Oracle()
         """Where completions and rewards come from."""
+        self.pools = desk.pools
+        """Which processes do what."""
+        self.versions = _versions(desk.pools)
+        """Which weights of a window are sampled from: the newest that are there, or the oldest."""
         self._lock = lock
+        self._desk = desk
+        self._couriers: list[Courier] = []
         self._has_groups = False
         self._at_work = False
         self._state = State()
         self._stop_requested = False
         self._keep: int | None = None
         self._notes: dict[str, str] = {}
-        self._logbook = Logbook(folder) if world.rank() == 0 else None
+        first = self.pools.at_home and world.rank() == 0
+        self._logbook = Logbook(folder) if first else None
         self.ledger = Ledger(folder.ledger)
         self._registers: list[WeightRegister] = []
-        self.attach("run", self)
-        self.attach("ledger", self.ledger)
+        if self.pools.at_home:
+            self.attach("run", self)
+            self.attach("ledger", self.ledger)
 
     # What a program asks for.
 
@@ -151,6 +201,10 @@ class Run:
         """Makes a trained model belong to every checkpoint."""
         self._state.models[name] = model
 
+    def connect(self, courier: Courier) -> None:
+        """Has `finish` wait for what a thread has yet to send or receive."""
+        self._couriers.append(courier)
+
     @property
     def version(self) -> int:
         """Of weights that are published now: finished steps, the one at work included."""
@@ -189,8 +243,15 @@ class Run:
         """Goes back to the newest checkpoint or the beginning; forgets what was logged past it."""
         if self.done:
             return
+        if isinstance(self._desk, Branch):
+            self._go_on(self._desk)
+            return
         restored = checkpoint.restore(self.folder.checkpoints, self._state)
         self.step = restored.step
+        self._desk.resume(
+            self.step,
+            lambda names: checkpoint.read_parts(self.folder.checkpoints, self.step, names),
+        )
         if self._logbook is not None:
             self._logbook.rewind(self.step)
             self.ledger.rewind(self.step, self.record.attempt)
@@ -198,6 +259,13 @@ class Run:
                 print(f"note: {note}", flush=True)
             if self.step:
                 print(f"resuming {self.record.pipeline} after step {self.step}", flush=True)
+
+    def _go_on(self, branch: Branch) -> None:
+        """Goes where the home pool goes on."""
+        resumed = branch.resume(self._state.parts)
+        self.step = resumed.step
+        for name, state in resumed.parts.items():
+            self._state.parts[name].load_state_dict(state)
 
     def loop(self) -> Iterator[int]:
         """The steps that are left, the first unfinished one first; ends early after `stop`."""
@@ -222,7 +290,10 @@ class Run:
             self._stop_requested = True
 
     def checkpoint(self, *, keep: int) -> None:
-        """Asks for a checkpoint of the state after this step; the newest `keep` stay."""
+        """Asks for a checkpoint of the state after this step; the newest `keep` stay. In the home
+        pool, for all.
+        """
+        assert self.pools.at_home, "the home pool writes checkpoints"
         self._keep = keep
 
     def export(self, model: Exportable, *, to: str) -> None:
@@ -265,6 +336,12 @@ class Run:
                 figures=self._logbook.last_figures(),
             )
             self.folder.write(self.record)
+        stopped = self._stop_requested
+        for courier in self._couriers:
+            courier.end(abandon=stopped)
+        self._desk.close(stopped=stopped)
+        for courier in self._couriers:
+            courier.finish()
         world.barrier()
         self._lock.release()
 
@@ -273,24 +350,52 @@ class Run:
         seconds = self.clock.step_seconds()
         for name, spent in self.clock.stage_seconds().items():
             self.log(f"time/{name}", spent)
-        values = self.metrics.merge(shard=self.data_parallel[0])
-        if "tokens" in values:
-            values["tokens_per_s"] = values["tokens"] / seconds
+        mine = self._gathered()
+        self.step += 1
+        if isinstance(self._desk, Branch):
+            self._desk.report(mine)
+        elif self._logbook is not None:
+            self._write(self._logbook, seconds, [mine, *self._desk.reports()])
+        if self._keep is not None:
+            checkpoint.save(self.folder.checkpoints, self.step, self._state, self._keep)
+            self._keep = None
+
+    def _gathered(self) -> StepReport:
+        """What this pool's processes have to say of the step at work. Collective."""
+        metrics = self.metrics.collect(self.data_parallel[0])
         done = (self.ledger.take(), self.ledger.take_dropped())
         mine = (self.clock.spans(), self._notes, self.data_parallel[0], done)
         spans, notes, indices, ledgers = zip(*world.gather(mine), strict=True)
         by_share = dict(zip(indices, ledgers, strict=True)).values()
-        shares, dropped = [u for u, _ in by_share], [d for _, lost in by_share for d in lost]
-        self.step += 1
-        if self._logbook is not None:
-            for topics in notes:
-                self._logbook.note(topics)
-            self.ledger.write(self.step, self.record.attempt, shares, dropped)
-            line = {"step": self.step, "seconds": seconds, **values}
-            self._logbook.write(line, self._digests(shares), spans)
-        if self._keep is not None:
-            checkpoint.save(self.folder.checkpoints, self.step, self._state, self._keep)
-            self._keep = None
+        return StepReport(
+            pool=self.pools.mine,
+            metrics=metrics,
+            spans=spans,
+            notes=notes,
+            updates=[updates for updates, _ in by_share],
+            dropped=[d for _, lost in by_share for d in lost],
+            state={} if self.pools.at_home else self._plain(),
+        )
+
+    def _plain(self) -> dict[str, dict[str, Any]]:
+        return {name: part.state_dict() for name, part in self._state.parts.items()}
+
+    def _write(self, logbook: Logbook, seconds: float, reports: list[StepReport]) -> None:
+        """Writes what all pools did in the step that has ended, this pool's report first."""
+        updates = reports[0].updates
+        values = figures([report.metrics for report in reports])
+        if "tokens" in values:
+            values["tokens_per_s"] = values["tokens"] / seconds
+        for report in reports:
+            self._state.away.update(report.state)
+            for topics in report.notes:
+                logbook.note(topics)
+        dropped = [entry for report in reports for entry in report.dropped]
+        self.ledger.write(self.step, self.record.attempt, updates, dropped)
+        line = {"step": self.step, "seconds": seconds, **values}
+        spans = {report.pool: report.spans for report in reports}
+        by_process = [track for pool in self.pools.ranges for track in spans[pool]]
+        logbook.write(line, self._digests(updates), by_process)
 
     def _digests(self, shares: Sequence[Sequence[Consumed]]) -> dict[str, str]:
         """What two runs that do the same agree in, beside their figures."""

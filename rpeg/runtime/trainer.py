@@ -21,6 +21,7 @@ from rpeg.runtime.losses import Aggregation, Totals, loss_weights
 from rpeg.runtime.models.model_source import ModelSource, open_source
 from rpeg.runtime.models.shape import ModelShape
 from rpeg.runtime.models.tokenizer import Tokenizer
+from rpeg.runtime.pools.sampled import SampledModel
 from rpeg.runtime.schedule import learning_rate
 from rpeg.runtime.state.ledger import consumed
 from rpeg.runtime.terms import LossTerm, Outputs
@@ -51,7 +52,7 @@ WHOLE = MicroBatch()
 class InitialWeights:
     """A model's weights before step 0 of the run, after a resume too: they are read again."""
 
-    model: Model
+    model: Model | SampledModel
 
     @property
     def source(self) -> ModelSource:

@@ -1,6 +1,11 @@
 """What the bookkeeping of a run needs of its processes: who am I, wait, gather, let the first one
 do it.
 
+A launch is everything that a launcher started; its processes may form several pools, each of which
+is a world of its own to torch.distributed, and so to Megatron-Core: `rank`, `size` and all that
+gathers here mean the process's own world. Between pools there are only the wires of
+`rpeg.runtime.pools`.
+
 Nothing here carries weights or gradients; those travel over the groups of `rpeg.runtime.groups`.
 Every function also works in a world of one that never initialised torch.distributed.
 """
@@ -9,11 +14,53 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 import torch.distributed as dist
+from torch.distributed import (  # type: ignore[attr-defined]
+    HashStore,
+    PrefixStore,
+    Store,
+    rendezvous,
+)
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What the launcher started, as one of its processes sees it."""
+
+    store: Store
+    rank: int
+    """This process's number among all."""
+    processes: int
+
+
+@cache
+def launch() -> Launch:
+    """The launch that this process belongs to, which it meets when it asks first.
+
+    The store's keys belong to this attempt only: without that, a restarted process looks for its
+    peers at the addresses of the dead ones.
+    """
+    if "RANK" not in os.environ:
+        return Launch(HashStore(), 0, 1)
+    store, rank, processes = next(rendezvous("env://"))
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return Launch(PrefixStore(f"attempt/{attempt}", store), rank, processes)
+
+
+def process() -> int:
+    """This process's number in the launch, by which the launcher names it."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def processes() -> int:
+    """Processes of the launch: those of all pools."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def joined() -> bool:
@@ -22,12 +69,12 @@ def joined() -> bool:
 
 
 def rank() -> int:
-    """This process's number in the world; before joining, the one that the launcher gave it."""
-    return dist.get_rank() if joined() else int(os.environ.get("RANK", "0"))
+    """This process's number in its world; before joining, in the launch."""
+    return dist.get_rank() if joined() else process()
 
 
 def size() -> int:
-    """Processes in the world."""
+    """Processes in this process's world."""
     return dist.get_world_size() if joined() else 1
 
 
@@ -82,10 +129,9 @@ def is_loss(error: BaseException) -> bool:
 
 def first_to_fail() -> bool:
     """True for the process that asks first: its failure is the cause, the others only lost it."""
-    if size() == 1:
-        return rank() == 0
-    store = dist.distributed_c10d._get_default_store()
+    if processes() == 1:
+        return True
     try:
-        return store.add("rpeg/failed", 1) == 1
+        return launch().store.add("rpeg/failed", 1) == 1
     except dist.DistError:  # the launcher is gone: nobody to ask
         return True

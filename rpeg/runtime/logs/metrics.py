@@ -1,16 +1,19 @@
 """What a step reports: values added by any process, one JSON object a step in `metrics.jsonl`.
 
 A process adds to a name any number of times; at the end of the step the values are merged over the
-world: `mean` weighs by what the value counts (tokens, samples), `max` takes the largest, `sum` adds
-the data-parallel shards, each once, however many processes hold the same rows.
+world: `mean` weighs by what the value counts (tokens, samples), `max` and `min` take an extreme,
+`sum` adds the data-parallel shards, each once, however many processes hold the same rows. Several
+pools' values are merged the same way.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -20,46 +23,73 @@ from rpeg.runtime.state import jsonl
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-How = Literal["mean", "max", "sum"]
+How = Literal["mean", "max", "min", "sum"]
+_JOIN: Mapping[How, Callable[[float, float], float]] = {
+    "mean": add,
+    "max": max,
+    "min": min,
+    "sum": add,
+}
 Line = dict[str, float | str | None]
 """One step: name -> value; None stands for a value that is not finite, as a mean over
 nothing is; texts are digests."""
 
 
-@dataclass
-class _Entry:
+@dataclass(frozen=True)
+class Entry:
+    """Everything that was added to one name."""
+
     how: How
     value: float
+    """Of a mean: the weighted sum."""
     weight: float
 
-    def add(self, other: _Entry) -> None:
-        self.value = max(self.value, other.value) if self.how == "max" else self.value + other.value
-        self.weight += other.weight
+    def joined(self, other: Entry) -> Entry:
+        """Both together."""
+        value = _JOIN[self.how](self.value, other.value)
+        return Entry(self.how, value, self.weight + other.weight)
+
+    @property
+    def figure(self) -> float:
+        """What the step's line says."""
+        if self.how == "mean":
+            return self.value / self.weight if self.weight else math.nan
+        return self.value
 
 
 class StepMetrics:
     """The values of the current step."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, Entry] = {}
 
     def add(self, name: str, value: float, weight: float = 1.0, how: How = "mean") -> None:
         """Adds a value; `weight` (samples, tokens) counts for means only."""
-        entry = _Entry(how, value * weight if how == "mean" else value, weight)
-        if name in self._entries:
-            self._entries[name].add(entry)
-        else:
-            self._entries[name] = entry
+        entry = Entry(how, value * weight if how == "mean" else value, weight)
+        known = self._entries.get(name)
+        self._entries[name] = entry if known is None else known.joined(entry)
 
     def merge(self, shard: int = 0) -> dict[str, float]:
-        """The step's values over all processes; forgets them. Collective.
+        """The step's values over all processes of the world; forgets them. Collective."""
+        return figures([self.collect(shard)])
+
+    def collect(self, shard: int = 0) -> dict[str, Entry]:
+        """The step's entries over all processes of the world; forgets them. Collective.
 
         `shard` is this process's data-parallel index: processes of one shard hold the same rows.
         """
         mine, self._entries = self._entries, {}
         parts = world.gather((shard, mine))
-        names = sorted(dict.fromkeys(n for _, entries in parts for n in entries), key=_place)
+        names = dict.fromkeys(name for _, entries in parts for name in entries)
         return {name: _merged([(s, e[name]) for s, e in parts if name in e]) for name in names}
+
+
+def figures(pools: Sequence[Mapping[str, Entry]]) -> dict[str, float]:
+    """A step's values, from the entries of each pool, in the order of a line."""
+    names = sorted(dict.fromkeys(name for entries in pools for name in entries), key=_place)
+    return {
+        name: reduce(Entry.joined, [e[name] for e in pools if name in e]).figure for name in names
+    }
 
 
 _ORDER = ("reward/", "eval/", "loss", "", "verifier/", "time/")
@@ -71,17 +101,14 @@ def _place(name: str) -> int:
     return _ORDER.index(prefixes[0] if prefixes else "")
 
 
-def _merged(entries: list[tuple[int, _Entry]]) -> float:
-    how = entries[0][1].how
-    if how == "max":
-        return max(entry.value for _, entry in entries)
-    if how == "mean":
-        weight = sum(entry.weight for _, entry in entries)
-        return sum(entry.value for _, entry in entries) / weight if weight else math.nan
+def _merged(entries: list[tuple[int, Entry]]) -> Entry:
+    """One entry of those of several processes; of a sum, each shard's counts once."""
+    if entries[0][1].how != "sum":
+        return reduce(Entry.joined, [entry for _, entry in entries])
     shards: defaultdict[int, list[float]] = defaultdict(list)
     for shard, entry in entries:
         shards[shard].append(entry.value)
-    return sum(sum(values) / len(values) for values in shards.values())
+    return Entry("sum", sum(sum(values) / len(values) for values in shards.values()), 1.0)
 
 
 _NONE: Mapping[str, str] = {}

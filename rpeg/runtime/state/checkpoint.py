@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -87,6 +87,9 @@ class State:
 
     parts: dict[str, Stateful] = field(default_factory=dict)
     models: dict[str, Sharded] = field(default_factory=dict)
+    away: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """States of parts that other pools hold, as of the step that is saved; of a part that this pool
+    holds too, theirs counts."""
 
 
 @dataclass(frozen=True)
@@ -125,8 +128,9 @@ def _mine() -> slice:
 
 
 def _write_plain(temporary: Path, state: State) -> None:
-    for name, part in state.parts.items():
-        torch.save(part.state_dict(), temporary / f"{name}.pt")
+    plain = {name: part.state_dict() for name, part in state.parts.items()}
+    for name, content in (plain | state.away).items():
+        torch.save(content, temporary / f"{name}.pt")
     for name, model in state.models.items():
         (temporary / name).mkdir()
         (temporary / "models" / name).mkdir(parents=True)
@@ -161,6 +165,14 @@ def restore(folder: Path, state: State) -> Restored:
     for name, model in state.models.items():
         model.load_shards(_model_shards(checkpoint, name))
     return Restored(step, (*notes, *_moved(manifest, state)))
+
+
+def read_parts(folder: Path, step: int, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """States of plain parts in the checkpoint after `step`, for another pool.
+
+    Raises CheckpointFailure if one isn't there.
+    """
+    return {name: _read_plain(folder / step_name(step), f"{name}.pt") for name in names}
 
 
 def _tidy(folder: Path) -> None:

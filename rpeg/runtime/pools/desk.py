@@ -1,0 +1,153 @@
+"""The home pool keeps the run's books: the others send it reports, and take their state from it.
+
+Between the first process of the home pool and each other pool there are two wires: reports go up,
+from the pool's first process; what home says goes down, to all of its processes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from rpeg.runtime import world
+from rpeg.runtime.pools.couriers import Receiver, Sender
+from rpeg.runtime.pools.report import StepReport
+from rpeg.runtime.pools.table import Pools
+from rpeg.runtime.pools.wire import Wire
+from rpeg.runtime.state.folder import RunRecord
+
+Parts = Mapping[str, dict[str, Any]]
+"""Name -> the state of a part of a run."""
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """Where a pool goes on: finished steps, and its state as of then."""
+
+    step: int
+    parts: Parts
+
+
+@dataclass(frozen=True)
+class Over:
+    """The run has ended: after its last step, or before it, as a `stop` condition asked."""
+
+    stopped: bool
+
+
+class Desk:
+    """The home pool's side; on its first process, the only one that hears and tells."""
+
+    def __init__(self, pools: Pools) -> None:
+        self.pools = pools
+        first = world.process() == pools.ranks(pools.home)[0]
+        away = pools.away if first else []
+        self._heard = {p: Receiver(f"reports of pool `{p}`", partial(_up, pools, p)) for p in away}
+        self._told = {p: Sender(f"pool `{p}`", partial(_down, pools, p)) for p in away}
+
+    def open(self, take: Callable[[], RunRecord]) -> RunRecord:
+        """Takes the run's folder, and tells every pool which run this is."""
+        record = take()
+        self._tell(record)
+        return record
+
+    def resume(self, step: int, read: Callable[[Iterable[str]], Parts]) -> None:
+        """Tells every pool where it goes on; `read` finds parts of a checkpoint by their names."""
+        for pool, sender in self._told.items():
+            (wanted,) = self._heard[pool].take()
+            sender.put(Resumed(step, read(wanted) if step else {}))
+
+    def reports(self) -> list[StepReport]:
+        """The next step's, of every other pool; waits until they have finished it."""
+        return [report for heard in self._heard.values() for report in heard.take()]
+
+    def close(self, *, stopped: bool) -> None:
+        """Tells every pool that the run is over, and waits until they have said all."""
+        self._tell(Over(stopped))
+        for sender in self._told.values():
+            sender.end()
+        for receiver in self._heard.values():
+            receiver.end(abandon=stopped)
+        for courier in (*self._told.values(), *self._heard.values()):
+            courier.finish()
+
+    def _tell(self, message: object) -> None:
+        for sender in self._told.values():
+            sender.put(message)
+
+
+class Branch:
+    """The side of every other pool."""
+
+    def __init__(self, pools: Pools) -> None:
+        self.pools = pools
+        me, pool = world.process(), pools.mine
+        leads = me == pools.ranks(pool)[0]
+        self._reports = Sender("reports", partial(_up, pools, pool)) if leads else None
+        self._told = _Told("home pool", partial(_down, pools, pool))
+
+    def open(self, take: Callable[[], RunRecord]) -> RunRecord:
+        """Hears which run this is: the home pool takes the folder."""
+        (record,) = self._told.take()
+        assert isinstance(record, RunRecord), "home admits first"
+        return record
+
+    def resume(self, parts: Iterable[str]) -> Resumed:
+        """Where to go on, with the state of these parts."""
+        self._send(list(parts))
+        (resumed,) = self._told.take()
+        assert isinstance(resumed, Resumed), "home resumes second"
+        return resumed
+
+    def report(self, report: StepReport) -> None:
+        """Sends a finished step home, from the pool's first process."""
+        self._send(report)
+
+    def close(self, *, stopped: bool) -> None:
+        """Waits until the home pool has ended the run; if it ends early, so does this process."""
+        if self._reports is not None:
+            self._reports.end()
+            self._reports.finish()
+        self._told.take()
+        self._told.finish()
+
+    def _send(self, message: object) -> None:
+        if self._reports is not None:
+            self._reports.put(message)
+
+
+class _Told(Receiver):
+    """Ends the process at once when the run stops early: no other pool holds anything to keep, and
+    it may be anywhere in a step that nobody will finish.
+    """
+
+    _stopped = False
+
+    def arrived(self, messages: list[Any]) -> None:
+        """Looks for the end."""
+        (message,) = messages
+        self._stopped = isinstance(message, Over) and message.stopped
+        super().arrived(messages)
+
+    def ended(self) -> None:
+        """Takes this process along."""
+        if self._stopped:
+            sys.stdout.flush()
+            os._exit(0)
+        super().ended()
+
+
+def _up(pools: Pools, pool: str) -> tuple[Wire, list[int]]:
+    home, first = pools.ranks(pools.home)[0], pools.ranks(pool)[0]
+    wire = Wire(f"up/{pool}", [home, first])
+    return wire, [first if world.process() == home else home]
+
+
+def _down(pools: Pools, pool: str) -> tuple[Wire, list[int]]:
+    home, ranks = pools.ranks(pools.home)[0], pools.ranks(pool)
+    wire = Wire(f"down/{pool}", [home, *ranks])
+    return wire, [*ranks] if world.process() == home else [home]

@@ -1,0 +1,103 @@
+"""Programs of pools without a model: an echo engine ahead of a pool that keeps the books.
+
+POOLS names the pools and their processes, `rollout:1,trainer:2`; a process runs its pool's program.
+With DIE set to a process's number, it dies in the fourth step of the first attempt. With STOP, the
+home pool stops after its third step.
+"""
+
+from __future__ import annotations
+
+import os
+
+import torch
+from runs_program import EchoEngine
+
+from rpeg import runtime as rt
+from rpeg.runtime import world
+from rpeg.runtime.state.ledger import consumed
+
+STEPS = 6
+SIZE = 4
+
+
+def bounds() -> dict[str, tuple[int, int]]:
+    """The pools of the launch."""
+    found, first = {}, 0
+    for item in os.environ["POOLS"].split(","):
+        name, width = item.split(":")
+        found[name] = (first, first + int(width))
+        first += int(width)
+    return found
+
+
+def start(pool: str) -> tuple[rt.Run, int]:
+    pools = bounds()
+    processes = max(past for _, past in pools.values())
+    run = rt.start(
+        pipeline="pools",
+        steps=STEPS,
+        processes=processes,
+        source_sha256="0",
+        pools=pools,
+        pool=pool,
+        home="trainer",
+    )
+    width = pools[pool][1] - pools[pool][0]
+    groups = run.groups(rt.Layout(tp=2) if os.environ.get("TP") == pool else rt.Layout(dp=width))
+    return run, groups.dp_size
+
+
+def channel(run: rt.Run) -> rt.Channel:
+    return rt.Channel(
+        run, "y", source="rollout", target="trainer", capacity=int(os.environ.get("CAPACITY", "2"))
+    )
+
+
+def dies(run: rt.Run, i: int) -> None:
+    if os.environ.get("DIE") == str(world.process()) and run.record.attempt == 1 and i == 3:
+        os._exit(1)
+
+
+def rollout() -> None:
+    run, _ = start("rollout")
+    train = rt.PromptData(run, "train", source="rows.jsonl")
+    y_channel, engine = channel(run), EchoEngine()
+    run.restore()
+    for i in run.loop():
+        y, lp = engine.generate(train.batch(size=SIZE), n=2)
+        dies(run, i)
+        run.log("generated", len(y.rows), how="sum")
+        run.note("rollout", "hello")
+        y_channel.put(y, lp, y.ordinals.double() + i)
+    run.finish()
+
+
+def trainer() -> None:
+    run, shares = start("trainer")
+    y_channel = channel(run)
+    run.restore()
+    for i in run.loop():
+        y, lp, ordinals = y_channel.take(step=i)
+        assert len(y.rows) == 2 * SIZE // shares == len(lp), (len(y.rows), shares)
+        assert torch.equal(ordinals, y.ordinals.double() + i)
+        dies(run, i)
+        everything = torch.ones(len(y.rows), dtype=torch.bool)
+        run.ledger.note(
+            consumed("nobody", y, y.tokens, y.mask, everything, epochs=1, minibatches=1)
+        )
+        run.report(y, r=torch.ones(len(y.rows)))
+        if run.every(i, steps=2):
+            run.checkpoint(keep=1)
+        if os.environ.get("STOP") and i == 2:
+            run.stop(1.0, above=0.0)
+    run.finish()
+
+
+def main() -> None:
+    pools = bounds()
+    (pool,) = (name for name, (a, b) in pools.items() if a <= int(os.environ["RANK"]) < b)
+    {"rollout": rollout, "trainer": trainer}[pool]()
+
+
+if __name__ == "__main__":
+    main()

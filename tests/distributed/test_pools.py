@@ -1,0 +1,111 @@
+"""Several pools in one launch: rows cross between unlike widths, home keeps the books of all."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rpeg.runtime.state.ledger import committed, expand
+
+HERE = Path(__file__).parent
+STEPS = 6
+
+
+def torchrun(
+    folder: Path, pools: str, *, restarts: int = 0, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    processes = sum(int(item.split(":")[1]) for item in pools.split(","))
+    launcher = [sys.executable, "-m", "rpeg.runtime.launch", f"--nproc-per-node={processes}"]
+    settings = ["--standalone", f"--max-restarts={restarts}", "--monitor-interval=0.1"]
+    always = {"PYTHONPATH": str(HERE.parents[1]), "OMP_NUM_THREADS": "1", "POOLS": pools}
+    return subprocess.run(
+        [*launcher, *settings, HERE / "pools_program.py"],
+        cwd=folder,
+        env=os.environ | always | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    rows = [json.dumps({"prompt": str(k), "answer": str(k)}) + "\n" for k in range(10)]
+    (tmp_path / "rows.jsonl").write_text("".join(rows))
+    return tmp_path
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def check_run(folder: Path, steps: int = STEPS) -> None:
+    """Each step once, with what both pools said of it; each sample once, in order."""
+    run = folder / "runs" / "pools"
+    metrics = lines(run / "metrics.jsonl")
+    assert [line["step"] for line in metrics] == list(range(1, steps + 1))
+    for line in metrics:
+        assert line["generated"] == 8
+        assert {"time/put_y", "time/take_y", "tokens_per_s"} <= line.keys()
+    used = [i for line in committed(run / "ledger.jsonl") for i in expand(line["ids"])]
+    assert used == [(k, s) for k in range(4 * steps) for s in range(2)]
+
+
+def tracks(folder: Path) -> dict[int, set[str]]:
+    """What each process did, by the trace."""
+    events = [
+        json.loads(line.rstrip(","))
+        for line in (folder / "runs/pools/trace.json").read_text().splitlines()[1:]
+    ]
+    return {e["tid"]: {x["name"] for x in events if x["tid"] == e["tid"]} for e in events}
+
+
+def test_one_share_to_two_with_a_death_at_home(folder: Path) -> None:
+    done = torchrun(folder, "rollout:1,trainer:2", restarts=1, DIE="2")
+    assert done.returncode == 0, done.stderr
+    check_run(folder)
+    assert "resuming pools after step 2" in done.stdout
+    assert done.stdout.count("note: rollout: hello") == 2
+    assert tracks(folder) == {0: {"put_y"}, 1: {"take_y"}, 2: {"take_y"}}
+    names = {p.name for p in (folder / "runs/pools/checkpoints/step-000006").iterdir()}
+    assert names == {"ledger.pt", "manifest.json", "run.pt", "train.pt"}
+
+
+def test_two_shares_to_two_copies_with_a_death_away(folder: Path) -> None:
+    done = torchrun(folder, "trainer:2,rollout:2", restarts=1, DIE="3", TP="trainer", CAPACITY="1")
+    assert done.returncode == 0, done.stderr
+    check_run(folder)
+    undone = [line for line in lines(folder / "runs/pools/ledger.jsonl") if "rolled_back" in line]
+    assert {u["rolled_back"] for u in undone} <= {2}
+
+
+def test_a_stop_at_home_ends_everybody(folder: Path) -> None:
+    done = torchrun(folder, "rollout:1,trainer:1", STOP="1")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    check_run(folder, steps=3)
+    assert json.loads((folder / "runs/pools/run.json").read_text())["stopped"]
+    again = torchrun(folder, "rollout:1,trainer:1", STOP="1")
+    assert again.returncode == 0, again.stderr
+    assert "already done: pools finished at step 3" in again.stdout
+
+
+def test_rows_that_do_not_divide_are_one_line(folder: Path) -> None:
+    failed = torchrun(folder, "rollout:1,trainer:3")
+    assert failed.returncode == 1
+    assert failed.stderr.splitlines() == [
+        "error: a share of 4 rows does not divide among the 3 data-parallel shares of another pool:"
+        " change the batch's size, or `dp` of one of them"
+    ]
+
+
+def test_a_dead_peer_ends_the_launch(folder: Path) -> None:
+    failed = torchrun(folder, "rollout:1,trainer:1", DIE="0")
+    assert failed.returncode == 1
+    assert "Traceback" not in failed.stderr
