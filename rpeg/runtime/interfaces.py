@@ -97,7 +97,7 @@ class SeededHost(Host, Protocol):
         """Of every draw."""
         ...
 
-    def watch(self, register: WeightRegister) -> None:
+    def watch(self, register: Digested) -> None:
         """Has each step's metrics tell the digest of the weights that `register` holds."""
         ...
 
@@ -136,25 +136,33 @@ class WeightSource(Protocol):
         ...
 
 
-class WeightRegister(Protocol):
-    """The newest published weights of one model: a latest-value register, not a queue."""
-
-    @property
-    def version(self) -> int:
-        """Version of the weights held: finished steps, 0 = initial."""
-        ...
+class Digested(Protocol):
+    """Weights whose digest belongs to a step's metrics."""
 
     @property
     def checksum(self) -> str:
-        """Digest over names, shapes and bytes of the published weights."""
+        """Digest over names, places and bits of the weights, however they are spread."""
         ...
 
-    def publish(self, source: WeightSource) -> None:
-        """Takes over the trainer's weights and version. Collective over the trainer's groups."""
+
+class WeightReader(Digested, Protocol):
+    """Where an engine takes weights from."""
+
+    @property
+    def version(self) -> int:
+        """Version of the weights to be read: finished steps, 0 = initial."""
         ...
 
     def read(self) -> NamedTensors:
-        """The weights published last."""
+        """The weights."""
+        ...
+
+
+class WeightRegister(WeightReader, Protocol):
+    """The newest published weights of one model: a latest-value register, not a queue."""
+
+    def publish(self, source: WeightSource) -> None:
+        """Takes over the trainer's weights and version. Collective over the trainer's groups."""
         ...
 
 
@@ -185,7 +193,7 @@ class Engine(Protocol):
         """
         ...
 
-    def swap_weights(self, register: WeightRegister) -> None:
+    def swap_weights(self, register: WeightReader) -> None:
         """Takes the register's weights and checks their checksum. Raises WeightMismatch if it
         differs.
         """

@@ -20,7 +20,7 @@ from rpeg.resources import resource
 from rpeg.runtime import world
 from rpeg.runtime.errors import LayoutFailure, RuntimeFailure, report_failures
 from rpeg.runtime.groups import Groups, join_world
-from rpeg.runtime.interfaces import WeightRegister
+from rpeg.runtime.interfaces import Digested
 from rpeg.runtime.layout import Layout
 from rpeg.runtime.logs.clock import RunClock
 from rpeg.runtime.logs.logbook import Logbook
@@ -158,7 +158,7 @@ class Run:
         first = self.pools.at_home and world.rank() == 0
         self._logbook = Logbook(folder) if first else None
         self.ledger = Ledger(folder.ledger)
-        self._registers: list[WeightRegister] = []
+        self._registers: list[Digested] = []
         if self.pools.at_home:
             self.attach("run", self)
             self.attach("ledger", self.ledger)
@@ -210,7 +210,7 @@ class Run:
         """Of weights that are published now: finished steps, the one at work included."""
         return self.step + self._at_work
 
-    def watch(self, register: WeightRegister) -> None:
+    def watch(self, register: Digested) -> None:
         """Has each step's metrics tell the digest of the weights that `register` holds."""
         self._registers.append(register)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from rpeg.runtime.schedule import learning_rate
 from rpeg.runtime.state.ledger import consumed
 from rpeg.runtime.terms import LossTerm, Outputs
 from rpeg.runtime.trajectories import Demos, Pairs, Trajectories
+from rpeg.sharding.boxes import Held
 
 if TYPE_CHECKING:
     from rpeg.runtime.megatron.model import Answer
@@ -119,6 +120,10 @@ class Model:
     def named_tensors(self) -> NamedTensors:
         """The current weights, whole, under Hugging Face names. Collective over tp and pp."""
         return self.replica.named_tensors()
+
+    def held_tensors(self) -> Iterator[tuple[Held, Tensor]]:
+        """(box of a whole tensor, this process's part of the current weights that it is)."""
+        return self.replica.held_tensors()
 
     def logprob(self, y: Trajectories | Pairs) -> Tensor:
         """[samples, max_tokens] log-probs of y's tokens under the current weights, zero outside

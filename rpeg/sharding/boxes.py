@@ -59,10 +59,19 @@ class Box:
                 yield Box((*low[:d], b, *low[d + 1 :]), tuple(high))
             low[d], high[d] = a, b
 
+    def moved(self, by: Shape) -> Box:
+        """The same widths, so much further."""
+        low = tuple(a + b for a, b in zip(self.low, by, strict=True))
+        return Box(low, tuple(a + width for a, width in zip(low, self.shape, strict=True)))
+
     def seen_from(self, outer: Box) -> Box:
         """The same box, counted from the corner of one around it."""
-        low = tuple(a - o for a, o in zip(self.low, outer.low, strict=True))
-        return Box(low, tuple(a + width for a, width in zip(low, self.shape, strict=True)))
+        return self.moved(tuple(-o for o in outer.low))
+
+    def rows(self, first: int, last: int) -> Box:
+        """Of its indices along the first axis, those from `first` to `last` exclusive."""
+        low, high = self.low, self.high
+        return Box((low[0] + first, *low[1:]), (min(high[0], low[0] + last), *high[1:]))
 
 
 @dataclass(frozen=True)

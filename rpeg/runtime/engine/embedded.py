@@ -13,11 +13,11 @@ from rpeg.runtime.batches.examples import Examples
 from rpeg.runtime.engine.decoder import Decoder
 from rpeg.runtime.engine.decoding import Decoding, Sampling, chunks
 from rpeg.runtime.engine.sampling import distribution
-from rpeg.runtime.engine.weights import checksum
 from rpeg.runtime.errors import GenerationFailure, WeightMismatch
 from rpeg.runtime.groups import Groups, device
-from rpeg.runtime.interfaces import Sampled, SeededHost, WeightRegister
+from rpeg.runtime.interfaces import Sampled, SeededHost, WeightReader
 from rpeg.runtime.models.tokenizer import Tokenizer
+from rpeg.runtime.publish.digest import checksum
 from rpeg.runtime.trajectories import Prompts, Row, Trajectories
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -36,6 +36,7 @@ class EmbeddedEngine:
         self.tokenizer: Tokenizer = model.tokenizer
         self.version = -1
         """Version of the weights in use; -1 before the first swap."""
+        self._checksum = ""
         self._weights: dict[str, Tensor] = {}
         self._decoders: dict[str, Decoder] = {}
         banned = torch.zeros(self.shape.vocab, dtype=torch.bool, device=device())
@@ -43,10 +44,12 @@ class EmbeddedEngine:
             banned[self.tokenizer.pad_id] = True
         self._banned = banned
 
-    def swap_weights(self, register: WeightRegister) -> None:
-        """Takes the register's weights. Raises WeightMismatch if their checksum isn't the
-        register's.
+    def swap_weights(self, register: WeightReader) -> None:
+        """Takes the register's weights, unless it has them. Raises WeightMismatch if their checksum
+        isn't the register's.
         """
+        if (register.version, register.checksum) == (self.version, self._checksum):
+            return
         weights = dict(register.read())
         found = checksum(weights.items())
         if found != register.checksum:
@@ -55,7 +58,7 @@ class EmbeddedEngine:
                 f"published {register.checksum}; start again from the last checkpoint"
             )
         self._weights, self._decoders = weights, {}
-        self.version = register.version
+        self.version, self._checksum = register.version, found
 
     def reset_prefix_cache(self) -> None:
         """Nothing to forget: keys and values live within one `generate`."""

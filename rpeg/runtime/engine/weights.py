@@ -4,28 +4,16 @@ by.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
 from rpeg.runtime.interfaces import NamedTensors, SeededHost, WeightSource
 from rpeg.runtime.models.model_source import HEAD
+from rpeg.runtime.publish.digest import checksum
 
 if TYPE_CHECKING:
     from rpeg.runtime.models.export import Exportable
-
-
-def checksum(tensors: Iterable[tuple[str, Tensor]]) -> str:
-    """Digest over names, shapes, types and bytes, in order."""
-    digest = hashlib.blake2b(digest_size=16)
-    for name, tensor in tensors:
-        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
-        bytes_ = tensor.detach().cpu().contiguous().view(torch.uint8).numpy()
-        digest.update(bytes_.data)
-    return digest.hexdigest()
 
 
 class LatestWeights:

@@ -25,6 +25,7 @@ from megatron.core.tensor_parallel import set_tensor_model_parallel_attributes  
 from rpeg.runtime.megatron.config import transformer_config  # noqa: E402
 from rpeg.runtime.megatron.model import Answer, CompletionModel, collection  # noqa: E402
 from rpeg.runtime.megatron.weights import WeightMap  # noqa: E402
+from rpeg.sharding.boxes import Held  # noqa: E402
 from rpeg.sharding.decoder import local_name  # noqa: E402
 
 Rows = list[int]
@@ -89,8 +90,14 @@ class Replica:
 
     def named_tensors(self) -> Iterator[tuple[str, Tensor]]:
         """The weights, whole, under Hugging Face names. Collective over tp and pp."""
-        local = {name: p.detach() for name, p in self.parameters().items()}
-        return self.map.whole(local)
+        return self.map.whole(self._local())
+
+    def held_tensors(self) -> Iterator[tuple[Held, Tensor]]:
+        """(box of a whole tensor, the part of a parameter here that it is)."""
+        return self.map.held(self._local())
+
+    def _local(self) -> dict[str, Tensor]:
+        return {name: p.detach() for name, p in self.parameters().items()}
 
     def outputs(self, answer: Answer, inputs: ModelInputs, temperature: float) -> Outputs:
         """What the last stage's answer says."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 import torch.distributed as dist
@@ -63,6 +63,13 @@ class WeightMap:
                 move(self._gathering(unit), views, {WHOLE: parts})
             for name, part in zip(unit.sources, parts, strict=True):
                 yield name, self._to_every_stage(part, unit.stage)
+
+    def held(self, local: Mapping[str, Tensor]) -> Iterator[tuple[Held, Tensor]]:
+        """(box of a whole tensor, this process's part of `local` that it is)."""
+        rank = self.groups.tp.rank()
+        for unit in self.local_units():
+            views = self._views(unit, rank, local[unit.name])
+            yield from zip(self._held(unit, rank), views, strict=True)
 
     def _gathering(self, unit: Unit) -> list[Transfer]:
         """How a parameter's shards make whole tensors."""
