@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from rpeg.runtime.engine.embedded import EmbeddedEngine
 from rpeg.runtime.engine.weights import LatestWeights
 from rpeg.runtime.groups import Groups
-from rpeg.runtime.interfaces import WeightRegister
+from rpeg.runtime.interfaces import Digested
 from rpeg.runtime.layout import Layout
 from rpeg.runtime.logs.clock import RunClock
 from rpeg.runtime.models.saved import SavedModel
@@ -38,7 +38,7 @@ class Standalone:
     def attach(self, name: str, part: Any) -> None:
         """Nothing is saved here."""
 
-    def watch(self, register: WeightRegister) -> None:
+    def watch(self, register: Digested) -> None:
         """There are no steps."""
 
     def log(self, name: str, value: float, weight: float = 1.0, how: str = "mean") -> None:
