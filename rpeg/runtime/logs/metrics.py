@@ -9,6 +9,7 @@ pools' values are merged the same way.
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,10 @@ from rpeg.runtime.state import jsonl
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
+TRAINED = re.compile(r"(?:(?!(?:reward|eval|state|time)/)[^/]+/)?(?:loss|accuracy)")
+"""Names of what is trained for: `loss`, and what critics, reward models and preference losses
+report, such as `rm/accuracy`.
+"""
 How = Literal["mean", "max", "min", "sum"]
 _JOIN: Mapping[How, Callable[[float, float], float]] = {
     "mean": add,
@@ -135,8 +140,8 @@ def read_metrics(path: Path) -> list[Line]:
     return jsonl.read(path)
 
 
-def main_reward(line: Mapping[str, object]) -> str | None:
-    """Name of the reward that the step trains on: the last one that it reported."""
+def main_reward(line: Iterable[str]) -> str | None:
+    """Of a line's names, that of the reward that the step trains on: the last one reported."""
     names = [name for name in line if name.startswith("reward/")]
     return names[-1] if names else None
 

@@ -12,11 +12,9 @@ from typing import Protocol
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
-from rpeg.runtime.logs.metrics import main_reward, named
+from rpeg.runtime.logs.metrics import TRAINED, main_reward, named
 
 _SHOWN = (("loss", "loss", "{:.4f}"), ("kl", "kl", "{:.4f}"), ("length/mean", "len", "{:.1f}"))
-_ALSO_TRAINED = re.compile(r"(?!(?:reward|eval|state|time)/)[^/]+/(?:loss|accuracy)")
-"""What critics, reward models and preference losses report, such as `rm/accuracy`."""
 _FAILED = re.compile("verifier/.*/failed")
 _QUIET_SECONDS = 1.0
 """Plain lines come at most this often, save the last one and those with an evaluation."""
@@ -127,7 +125,8 @@ def format_figures(line: Mapping[str, float]) -> str:
     if reward := main_reward(line):
         parts.append(f"reward {line[reward]:.3f}")
     parts += [f"{label} {form.format(line[name])}" for name, label, form in _SHOWN if name in line]
-    parts += [f"{name} {n:.4f}" for name, n in line.items() if _ALSO_TRAINED.fullmatch(name)]
+    also = {name: value for name, value in line.items() if TRAINED.fullmatch(name)}
+    parts += [f"{name} {value:.4f}" for name, value in also.items() if name != "loss"]
     failed = sum(n for name, n in line.items() if _FAILED.fullmatch(name))
     if failed:
         parts.append(f"failed {failed:.0f}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from rpeg.tools.console import OK, Failure
 from rpeg.tools.launching import need_torch
 
-HELP = "draw a run: reward by step, and held-out accuracy (PNG)"
+HELP = "draw a run: reward or losses by step, and held-out measures (PNG)"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -30,11 +30,7 @@ class Calls:
     def items(self) -> Iterator[Item]:
         """Each instruction, then the order of all of them."""
         for op in self.names:
-            if isinstance(op, CallOp):
-                yield self._call(op)
-            elif isinstance(op, EveryOp):
-                fields = {"steps": python_value(op.steps), "from": python_value(op.first)}
-                yield Item("every", self.names[op], fields)
+            yield self._call(op) if isinstance(op, CallOp) else self._region(op)
         yield Item("order", "", {"of": tuple(Ref(name) for name in self.names.values())})
 
     def _name(self, op: Operation) -> None:
@@ -47,12 +43,26 @@ class Calls:
             own = self.values[op.results[0]] if op.results else _unique(called, taken)
             self.names[op] = own
 
+    def _region(self, op: Operation) -> Item:
+        """A loop, rounds or an `every`: what it is of, and the step's number that it gives."""
+        own, inner = self.names[op], op.regions[0].block.args
+        fields: dict[str, object] = {"of": tuple(map(self._ref, op.operands)), **self._inside(op)}
+        if isinstance(op, EveryOp):
+            fields |= {"steps": python_value(op.steps), "from": python_value(op.first)}
+        kind = op.name.removeprefix("rrt.")
+        return Item(kind, own, fields, (own, *(self.values[arg] for arg in inner)))
+
+    def _inside(self, op: Operation) -> dict[str, object]:
+        around = op.parent_op()
+        return {"inside": Ref(self.names[around])} if around in self.names else {}
+
     def _call(self, op: CallOp) -> Item:
         owner = {"of": self._ref(op.receiver)} if op.receiver is not None else {}
         named = {name: self._ref(value) for name, value in op.named.items()}
         settings = {name: python_value(held) for name, held in op.settings.items()}
         things = tuple(map(self._ref, op.things))
-        fields = {"calls": op.callee.data, **owner, "reads": things, **named, **settings}
+        reads = {"reads": things, **named, **settings}
+        fields = {"calls": op.callee.data, **owner, **self._inside(op), **reads}
         given = (f"{name}={shown(value)}" for name, value in {**named, **settings}.items())
         text = f"{op.callee.data}({', '.join([*map(str, things), *given])})"
         results = tuple(self.values[r] for r in op.results)

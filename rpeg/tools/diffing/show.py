@@ -28,10 +28,16 @@ def as_json(changes: Sequence[Change], levels: tuple[str, str]) -> str:
     held = {
         "schema": SCHEMA,
         "same": not changes,
+        "only_names": only_names(changes),
         "levels": list(levels),
         "changes": [asdict(change) for change in changes],
     }
     return json.dumps(held, indent=2) + "\n"
+
+
+def only_names(changes: Sequence[Change]) -> bool:
+    """Whether there are differences, all of them in what things are called."""
+    return bool(changes) and all(change.kind == "renamed" for change in changes)
 
 
 def _lines(changes: Sequence[Change], levels: tuple[str, str]) -> Iterator[str]:
@@ -41,6 +47,8 @@ def _lines(changes: Sequence[Change], levels: tuple[str, str]) -> Iterator[str]:
     old, new = levels
     if old != new:
         yield f"levels: {old} ({MEANS[old]}) -> {new} ({MEANS[new]})"
+    if only_names(changes):
+        yield "equal but for names"
     for section, of_section in groupby(changes, lambda change: change.section):
         yield section
         for item, of_item in groupby(of_section, lambda change: change.item):

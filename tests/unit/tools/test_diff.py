@@ -94,6 +94,7 @@ def test_a_register_that_is_renamed(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "old.mlir").write_text(text)
     (tmp_path / "new.mlir").write_text(text.replace("%actor_published", "%arg3"))
     assert shell("diff", "old.mlir", "new.mlir").out.splitlines() == [
+        "equal but for names",
         "pipeline p",
         "  ~ next arg3: was called actor_published",
     ]
@@ -104,6 +105,7 @@ def test_an_expectation_of_a_name_that_is_lost(shell: Shell, tmp_path: Path) -> 
     text = opt(str(tmp_path / "p.rpeg")).out
     (tmp_path / "new.mlir").write_text(text.replace("%adv", "%9"))
     assert shell("diff", "p.rpeg", "new.mlir").out.splitlines() == [
+        "equal but for names",
         "pipeline p",
         "  ~ statement group_advantage: was called adv",
     ]
@@ -141,7 +143,11 @@ def test_a_name_is_followed_to_its_readers(shell: Shell) -> None:
     text = shell.write(text=grpo().removesuffix("}\n") + PLAN)
     shell.write(text=text.replace("lp_ref", "reference"), name="new.rpeg")
     done = shell("diff", "p.rpeg", "new.rpeg")
-    assert done.out == "pipeline p\n  ~ statement reference: was called lp_ref\n"
+    assert done.out.splitlines() == [
+        "equal but for names",
+        "pipeline p",
+        "  ~ statement reference: was called lp_ref",
+    ]
 
 
 def test_params_of_one_value_are_not_one_param(shell: Shell) -> None:
@@ -227,11 +233,36 @@ def test_programs(shell: Shell) -> None:
     assert shell("diff", one, one).out == "no difference\n"
 
 
+def test_the_step_of_a_program_is_only_a_name(shell: Shell) -> None:
+    one = lowered(shell, LOWER.format(tp=1), "one.mlir")
+    Path("two.mlir").write_text(Path(one).read_text().replace("%i", "%arg0"))
+    assert shell("diff", one, "two.mlir").out == "no difference\n"
+    Path("two.mlir").write_text(Path(one).read_text().replace("%lp_ref", "%7"))
+    assert shell("diff", one, "two.mlir").out.splitlines() == [
+        "equal but for names",
+        "program p_all",
+        "  ~ call tokenfield: was called lp_ref",
+    ]
+
+
+def test_what_a_program_does_only_now_and_then(shell: Shell) -> None:
+    """The order of the calls is the same where the last one moves out."""
+    one = lowered(shell, LOWER.format(tp=1), "one.mlir")
+    text = Path(one).read_text()
+    inside = next(line for line in text.splitlines(True) if '"checkpoint"' in line)
+    Path("two.mlir").write_text(text.replace(f"{inside}      }}\n", f"      }}\n{inside}"))
+    assert shell("diff", one, "two.mlir").out.splitlines() == [
+        "program p_all",
+        "  call checkpoint: inside: every -> loop",
+    ]
+
+
 def test_json(shell: Shell) -> None:
     record = json.loads(diff(shell, ("n=2", "n=4"), json=True).out)
     assert record == {
         "schema": "rpeg-diff/1",
         "same": False,
+        "only_names": False,
         "levels": ["L0", "L0"],
         "changes": [
             {

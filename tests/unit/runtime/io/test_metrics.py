@@ -12,7 +12,7 @@ from rich.console import Console
 from rpeg.runtime.errors import RunFolderFailure, RuntimeFailure
 from rpeg.runtime.logs.metrics import MetricsFile, StepMetrics, main_reward, read_metrics
 from rpeg.runtime.logs.progress import LiveView, PlainView, format_duration, format_figures
-from rpeg.runtime.logs.report import moving_mean, plot_run
+from rpeg.runtime.logs.report import evaluations, moving_mean, plot_run, series, trained
 
 LINE = {
     "step": 20,
@@ -110,6 +110,39 @@ def test_plot_of_a_run(tmp_path: Path) -> None:
     for step in range(1, 6):
         file.append({**LINE, "step": step})
     assert plot_run(tmp_path, tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ({"reward/fmt": 1.0, "reward/r": 0.4, "loss": 0.1, "critic/loss": 0.5}, ["reward/r"]),
+        ({"loss": 2.0, "grad_norm": 1.0, "tokens": 9, "time/loss": 0.1}, ["loss"]),
+        ({"loss": 0.7, "dpo/accuracy": 0.5, "dpo/margin": 0.1}, ["loss", "dpo/accuracy"]),
+        (
+            {"rm/loss": 0.7, "rm/accuracy": 0.5, "rm/margin": 0.1, "eval/rm/loss": 1.0},
+            ["rm/loss", "rm/accuracy"],
+        ),
+    ],
+    ids=["policy", "demonstrations or a teacher", "pairs", "reward model"],
+)
+def test_what_is_drawn_of_a_run(line: dict[str, float], names: list[str], tmp_path: Path) -> None:
+    """An actor that waits for its critic has no loss in the first step."""
+    lines = [{"step": 1}, {"step": 2, **line, "eval/held": 1.0}]
+    assert trained(lines) == names
+    assert evaluations(lines)[-1] == "eval/held"
+    assert [series(lines, name)[0] for name in names] == [[2.0]] * len(names)
+    file = MetricsFile(tmp_path / "metrics.jsonl")
+    for each in lines:
+        file.append(each)
+    assert plot_run(tmp_path, tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_run_with_nothing_to_draw(tmp_path: Path) -> None:
+    MetricsFile(tmp_path / "metrics.jsonl").append(
+        {"step": 1, "seconds": 0.5, "loss": float("nan")}
+    )
+    with pytest.raises(RunFolderFailure, match="no reward, loss or evaluation"):
+        plot_run(tmp_path, tmp_path / "run.png")
 
 
 def test_plot_of_nothing(tmp_path: Path) -> None:
