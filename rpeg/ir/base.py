@@ -83,6 +83,7 @@ class Held(AttrConstraint):
     default: Attribute | None = None
     required: bool = False
     range: Range = ANY_NUMBER
+    usual: str = ""
 
     def verify(self, attr: Attribute, constraint_context: VerificationContext) -> None:
         if not self.kind.accepts(attr):
@@ -129,9 +130,9 @@ def hidden_result(pattern: str) -> OpResult:
     return result_def(Flow(Pattern.parse(pattern), hidden=True, inferred=True))
 
 
-def required(kind: Kind, **bounds: Unpack[Bounds]) -> Attribute:
-    """A setting that every use gives."""
-    return prop_def(Held(kind, None, True, Range(**bounds)))
+def required(kind: Kind, usual: str = "", **bounds: Unpack[Bounds]) -> Attribute:
+    """A setting that every use gives; `usual` is what a message offers where it is missing."""
+    return prop_def(Held(kind, None, True, Range(**bounds), usual))
 
 
 def setting(
@@ -299,7 +300,7 @@ class RpegOp(CheckedOp):
         table = cls.get_irdl_definition().properties
         held = ((n, d.constr) for n, d in table.items())
         return {
-            n: Setting(n, c.kind, c.default, c.required, c.range)
+            n: Setting(n, c.kind, c.default, c.required, c.range, c.usual)
             for n, c in held
             if isinstance(c, Held)
         }

@@ -79,8 +79,8 @@ class Form:
     """What its operand is, as a pattern; empty if it has none."""
     defaults: Mapping[str, Attribute] = field(default_factory=dict[str, Attribute])
     """Where they differ from the operation's."""
-    needs: tuple[str, ...] = ()
-    """Settings that it can't do without, though others of its kind can."""
+    needs: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Settings that it can't do without, though others of its kind can; what messages offer."""
 
 
 class DeclareOp(CheckedOp):
@@ -135,6 +135,7 @@ class DeclareOp(CheckedOp):
                 table[s],
                 default=form.defaults.get(s, table[s].default),
                 required=table[s].required or s in form.needs,
+                usual=form.needs.get(s, table[s].usual),
             )
             for s in form.settings
         }
@@ -144,7 +145,7 @@ class DeclareOp(CheckedOp):
     def _table(cls) -> dict[str, Setting]:
         held = ((n, d.constr) for n, d in cls.get_irdl_definition().properties.items())
         return {
-            n: Setting(n, c.kind, c.default, c.required, c.range)
+            n: Setting(n, c.kind, c.default, c.required, c.range, c.usual)
             for n, c in held
             if isinstance(c, Held)
         }
@@ -282,7 +283,7 @@ class ModelOp(DeclareOp):
         "generative_reward": Form(
             "a judge: a language model that is asked for one number a response",
             ("template", "max_tokens", "dtype"),
-            needs=("template", "max_tokens"),
+            needs={"template": r'"{prompt}\n{response}\nGrade from 0 to 10:"', "max_tokens": "256"},
         ),
     }
     optim = maybe(record("adamw"))
@@ -420,7 +421,7 @@ class StateOp(DeclareOp):
     name = "rpeg.state"
     KIND: ClassVar[str] = "state"
     FORMS: ClassVar[Mapping[str, Form]] = {"scalar": Form("one number", ("init",), "")}
-    init = required(FLOAT, least=0)
+    init = required(FLOAT, "0.001", least=0)
 
 
 @irdl_op_definition

@@ -31,7 +31,7 @@ class EvalOp(RpegOp):
     scorer = operand("verifier | tool.environment")
     tools = many("tool")
     n = setting(INT, 1, least=1)
-    max_tokens = required(INT, least=1)
+    max_tokens = required(INT, "1024", least=1)
     temperature = setting(FLOAT, 0.0, least=0)
     max_turns = setting(INT, 1, least=1)
     limit = maybe(INT, least=1)
@@ -106,7 +106,7 @@ class ExportOp(RpegOp):
     SCOPE: ClassVar[Scope] = "step"
     READS_NEXT: ClassVar[bool] = True
     weights = operand(TRAINABLE)
-    to = required(TEXT)
+    to = required(TEXT, '"out/model"')
 
 
 @irdl_op_definition
@@ -117,7 +117,7 @@ class StopOp(RpegOp):
     SURFACE: ClassVar[str] = "stop"
     SCOPE: ClassVar[Scope] = "step"
     metric = operand("metric")
-    above = required(FLOAT)
+    above = required(FLOAT, "0.9")
 
     def rules(self) -> Iterator[Violation]:
         parent = self.parent_op()

@@ -1,6 +1,7 @@
 """Loss terms, as dataflow. `update` sums them; the formulas are in rpeg.runtime.losses."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import ClassVar
 
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -10,7 +11,7 @@ from xdsl.traits import Pure
 from rpeg.ir.base import RpegOp, gives, index_name, maybe, operand, optional, required, setting
 from rpeg.ir.rules import violations
 from rpeg.ir.rules.violations import Violation
-from rpeg.ir.text.naming import name_of, trajectories_of
+from rpeg.ir.text.naming import free_name, name_of, trajectories_of
 from rpeg.ir.types.values import LossType, TokenFieldType, TrajectoriesType, is_unknown
 from rpeg.ir.vocabulary.settings import FLOAT, word
 
@@ -116,20 +117,43 @@ class PolicyLossOp(LossOp):
             return
         yield Violation(
             "uncorrected-lag" if covers == 0 else "lag-beyond-correction",
-            f"{start}{self.SURFACE} covers {covers} here ({how}): write "
-            f"`prox = logprob({held.owner}@{i}, {name_of(y)})`, "
-            f"`w = importance(prox, {_sampled(y)})`, then "
-            f"{self._weighted()}",
+            f"{start}{self.SURFACE} covers {covers} here ({how}): write {self._weighted(y, held)}",
         )
 
-    def _weighted(self) -> str:
-        """How a message writes this loss with weights `w` that were made with `prox`."""
-        return f"{self.SURFACE}({name_of(self.operands[0])}, ..., prox, w, ...)"
+    def _weighted(self, y: SSAValue, held: TrajectoriesType) -> str:
+        """The lines that weigh this loss: those of its weights too, where there are none yet."""
+        made = next((w for w in _weights_before(self) if trajectories_of(w) is y), None)
+        if made is not None:
+            return self._with_weights(_current(made), name_of(made))
+        prox, w = (free_name(self, wanted) for wanted in ("prox", "w"))
+        return (
+            f"`{prox} = logprob({held.owner}@{index_name(self)}, {name_of(y)})`, "
+            f"`{w} = importance({prox}, {_sampled(y)})`, then {self._with_weights(prox, w)}"
+        )
+
+    def _with_weights(self, prox: str, w: str) -> str:
+        """The call of this loss with weights `w` that were made with the log-probs `prox`."""
+        old = [prox] if self.old_logprobs() is not None else []
+        table = self.setting_table()
+        given = (
+            n for n in table if n in self.properties and self.properties[n] != table[n].default
+        )
+        settings = [f"{name}={self.value(name)}" for name in given]
+        return (
+            f"{self.SURFACE}({', '.join([*map(name_of, self.operands[:2]), *old, w, *settings])})"
+        )
 
 
 def _admitted(held: TrajectoriesType) -> str:
     """What a message adds where the window bounds admission only."""
     return " when admitted and older when trained on (bound=head)" if held.bound == "head" else ""
+
+
+def _weights_before(loss: Operation) -> Iterator[SSAValue]:
+    """Importance weights that stand before a loss, beside it."""
+    block = loss.parent_block()
+    before = takewhile(lambda op: op is not loss, block.ops if block is not None else ())
+    return (op.results[0] for op in before if op.name == "rpeg.importance")
 
 
 def _current(weight: SSAValue) -> str:
@@ -159,8 +183,8 @@ class PpoClipOp(PolicyLossOp):
     advantages = operand("tok.advantage | seq.advantage")
     old = operand("tok.logprob")
     weight = optional("tok.weight")
-    clip_low = required(FLOAT, least=0, most=1)
-    clip_high = required(FLOAT, least=0)
+    clip_low = required(FLOAT, "0.2", least=0, most=1)
+    clip_high = required(FLOAT, "0.2", least=0)
     clip_dual = maybe(FLOAT, least=1)
     ratio = setting(word("token", "sequence"), "token")
     loss = gives("loss")
@@ -191,7 +215,7 @@ class CispoOp(PolicyLossOp):
     advantages = operand("tok.advantage | seq.advantage")
     old = operand("tok.logprob")
     weight = optional("tok.weight")
-    clip_high = required(FLOAT, least=0)
+    clip_high = required(FLOAT, "4.0", least=0)
     loss = gives("loss")
 
     def old_logprobs(self) -> SSAValue:
@@ -199,10 +223,6 @@ class CispoOp(PolicyLossOp):
 
     def weights(self) -> SSAValue | None:
         return self.weight
-
-    def _weighted(self) -> str:
-        y, adv = name_of(self.trajectories), name_of(self.advantages)
-        return f"cispo({y}, {adv}, prox, w, clip_high={self.float_of('clip_high'):g})"
 
 
 @irdl_op_definition
@@ -220,9 +240,6 @@ class PolicyGradientOp(PolicyLossOp):
     def weights(self) -> SSAValue | None:
         return self.weight
 
-    def _weighted(self) -> str:
-        return f"policy_gradient({name_of(self.trajectories)}, {name_of(self.advantages)}, w)"
-
 
 @irdl_op_definition
 class KlLossOp(LossOp):
@@ -233,7 +250,7 @@ class KlLossOp(LossOp):
     FOLLOWS: ClassVar[bool] = True
     trajectories = operand("traj")
     reference = operand("tok.logprob")
-    coef = required(FLOAT, least=0)
+    coef = required(FLOAT, "0.001", least=0)
     estimator = setting(word("k1", "k2", "k3"), "k3")
     loss = gives("loss")
 
@@ -246,7 +263,7 @@ class EntropyBonusOp(LossOp):
     SURFACE: ClassVar[str] = "entropy_bonus"
     FOLLOWS: ClassVar[bool] = True
     trajectories = operand("traj")
-    coef = required(FLOAT)
+    coef = required(FLOAT, "0.001")
     loss = gives("loss")
 
 
@@ -260,7 +277,7 @@ class ValueLossOp(LossOp):
     trajectories = operand("traj")
     returns = operand("tok.returns")
     old = operand("tok.value")
-    clip = required(FLOAT, least=0)
+    clip = required(FLOAT, "0.2", least=0)
     coef = setting(FLOAT, 1.0, least=0)
     loss = gives("loss")
 

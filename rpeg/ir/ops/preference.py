@@ -25,7 +25,7 @@ class DpoOp(PairLossOp):
     SURFACE: ClassVar[str] = "dpo"
     pairs = operand("pairs")
     reference = operand("tok.logprob")
-    beta = required(FLOAT, above=0)
+    beta = required(FLOAT, "0.1", above=0)
     label_smoothing = setting(FLOAT, 0.0, least=0, below=0.5)
     loss = gives("loss")
 

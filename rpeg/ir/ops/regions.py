@@ -68,7 +68,7 @@ class EveryOp(RpegOp):
     READS_NEXT: ClassVar[bool] = True
     traits = traits_def(NoTerminator())  # its own rule says more than xDSL's
     carried = _carried()
-    steps = required(INT, least=1)
+    steps = required(INT, "20", least=1)
     from_ = setting(INT, 0, least=0, name="from")
     body = region_def("single_block")
     after = _given(STATES)
@@ -151,8 +151,8 @@ class CollectOp(RpegOp):
     REGION: ClassVar[bool] = True
     traits = traits_def(NoTerminator())
     carried = _carried()
-    groups = required(INT, least=1)
-    max_rounds = required(INT, least=1)
+    groups = required(INT, "64", least=1)
+    max_rounds = required(INT, "10", least=1)
     body = region_def("single_block")
     kept = _given("kept")
 

@@ -163,7 +163,7 @@ class BatchOp(RpegOp):
     SURFACE: ClassVar[str] = "batch"
     SCOPE: ClassVar[Scope] = "batch"
     source = operand("cursor.prompts | cursor.demos | cursor.pairs")
-    size = required(INT, least=1)
+    size = required(INT, "64", least=1)
     order = setting(word("shuffle", "sequential"), "shuffle")
     seed = setting(INT, 0)
     rows = gives("batch")
@@ -188,7 +188,7 @@ class GenerateOp(RpegOp):
     prompts = operand("prompts")
     tools = many("tool")
     n = setting(INT, 1, least=1)
-    max_tokens = required(INT, least=1)
+    max_tokens = required(INT, "1024", least=1)
     temperature = setting(FLOAT, 1.0, least=0)
     top_p = setting(FLOAT, 1.0, above=0, most=1)
     max_turns = setting(INT, 1, least=1)

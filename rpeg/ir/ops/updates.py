@@ -297,7 +297,7 @@ class EmaOp(RpegOp):
     READS_NEXT: ClassVar[bool] = True
     average = operand("model")
     source = operand(TRAINABLE)
-    decay = required(FLOAT, least=0, most=1)
+    decay = required(FLOAT, "0.99", least=0, most=1)
     averaged = gives("next")
     traits = traits_def(Pure())
 
@@ -323,8 +323,8 @@ class KlControllerOp(RpegOp):
     coef = operand("state.scalar")
     policy = operand("tok.logprob")
     reference = operand("tok.logprob")
-    target = required(FLOAT, above=0)
-    horizon = required(INT, least=1)
+    target = required(FLOAT, "0.05", above=0)
+    horizon = required(INT, "10000", least=1)
     adapted = gives("next")
     traits = traits_def(Pure())
 

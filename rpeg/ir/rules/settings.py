@@ -12,8 +12,6 @@ from rpeg.ir.rules.violations import Violation, hint
 from rpeg.ir.types.attributes import RecordAttr
 from rpeg.ir.vocabulary.records import RECORDS
 from rpeg.ir.vocabulary.settings import (
-    FLOAT,
-    INT,
     MOST_WHOLE,
     Kind,
     ListOf,
@@ -48,19 +46,8 @@ def unknown_setting(owner: str, name: str, table: Mapping[str, Setting]) -> str:
 
 def missing_setting(owner: str, setting: Setting) -> str:
     """The message for a setting that every use gives, or that MLIR leaves out with its default."""
-    example = f"{setting.name}={_example(setting)}"
+    example = f"{setting.name}={setting.example}"
     return f"{owner} needs the setting `{setting.name}`: write {example}"
-
-
-def _example(setting: Setting) -> str:
-    """What a message offers for a setting: its default, where it has one."""
-    default, example = python_value(setting.default), setting.kind.example
-    if default is not None:
-        return str(default).lower() if isinstance(default, bool) else str(default)
-    if setting.kind.words:
-        return setting.kind.words[0]
-    misfits = setting.kind in (INT, FLOAT) and float(example) not in setting.range
-    return f"{setting.range.least:g}" if misfits else example
 
 
 def misfit(name: str, kind: Kind, written: str) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain, count
 
 from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from rpeg.ir.types.batches import PairsType
 from rpeg.ir.types.values import (
@@ -33,6 +34,21 @@ def name_of(value: SSAValue) -> str:
         return value.name_hint
     owner = value.owner
     return "argument" if isinstance(owner, Block) else owner.name.removeprefix("rpeg.")
+
+
+def free_name(at: Operation, wanted: str) -> str:
+    """`wanted`, or the first of `wanted_1`, `wanted_2`, ... that names nothing yet around `at`."""
+    top: Operation = at
+    while (parent := top.parent_op()) is not None:
+        top = parent
+    taken = {result.name_hint for op in top.walk() for result in op.results}
+    taken |= {held.data for op in top.walk() if isinstance(held := _symbol(op), StringAttr)}
+    numbered = (f"{wanted}_{number}" for number in count(1))
+    return next(name for name in chain([wanted], numbered) if name not in taken)
+
+
+def _symbol(op: Operation) -> Attribute | None:
+    return op.properties.get("sym_name")
 
 
 def shown(value: SSAValue) -> str:

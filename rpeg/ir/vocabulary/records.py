@@ -29,9 +29,9 @@ from rpeg.ir.vocabulary.settings import (
 from rpeg.ir.vocabulary.signature import Signature, signature
 
 
-def need(name: str, kind: Kind, **bounds: Unpack[Bounds]) -> Setting:
-    """A setting that every use gives."""
-    return Setting(name, kind, None, True, Range(**bounds))
+def need(name: str, kind: Kind, usual: str = "", **bounds: Unpack[Bounds]) -> Setting:
+    """A setting that every use gives; `usual` is what a message offers where it is missing."""
+    return Setting(name, kind, None, True, Range(**bounds), usual)
 
 
 def may(name: str, kind: Kind, **bounds: Unpack[Bounds]) -> Setting:
@@ -57,7 +57,7 @@ RECORDS = _table(
         "adamw",
         "AdamW with a learning-rate schedule over the steps of the pipeline",
         (),
-        need("lr", FLOAT, least=0),
+        need("lr", FLOAT, "1e-6", least=0),
         has("beta1", FLOAT, 0.9, least=0, below=1),
         has("beta2", FLOAT, 0.999, least=0, below=1),
         has("weight_decay", FLOAT, 0.0, least=0),
@@ -69,15 +69,15 @@ RECORDS = _table(
         "lora",
         "low-rank adapters; the base weights stay as they are",
         (),
-        need("rank", INT, least=1),
-        need("alpha", INT, least=1),
+        need("rank", INT, "16", least=1),
+        need("alpha", INT, "32", least=1),
         has("targets", word("all_linear", "attention"), "all_linear"),
     ),
     signature(
         "constant",
         "divide by responses x tokens instead of the tokens there are (Dr.GRPO)",
         (),
-        need("tokens", INT, least=1),
+        need("tokens", INT, "1024", least=1),
     ),
 )
 """Groups of settings that stand as the value of a setting."""
@@ -87,7 +87,7 @@ ALLOW = _table(
         "bounded_async",
         "generation may lag behind training by so many steps",
         (),
-        need("staleness", INT, least=0),
+        need("staleness", INT, "1", least=0),
         has("bound", BOUND, "strict"),
         has("overflow", OVERFLOW, "wait"),
         may("old_spans", OLD_SPANS),
@@ -109,7 +109,7 @@ ALLOW = _table(
         "tail_batching",
         "a step may be made of the responses that end first",
         (),
-        need("over", FLOAT, least=1),
+        need("over", FLOAT, "1.2", least=1),
     ),
     signature(
         "low_precision_rollout",
@@ -125,12 +125,14 @@ EXPECT = _table(
         "lognormal",
         "a log-normal distribution of lengths or times",
         (),
-        need("mean", any_of(INT, FLOAT, DURATION), above=0),
-        need("cv", FLOAT, least=0),
+        need("mean", any_of(INT, FLOAT, DURATION), "500", above=0),
+        need("cv", FLOAT, "0.5", least=0),
         may("cap", INT, least=1),
     ),
     signature("histogram", "lengths as a file lists them", operands("file: uri")),
-    signature("ratio", "the share that a collect keeps", (), need("mean", FLOAT, above=0, most=1)),
+    signature(
+        "ratio", "the share that a collect keeps", (), need("mean", FLOAT, "0.5", above=0, most=1)
+    ),
 )
 """Distributions, for planning only: `expect NAME = ...`."""
 
@@ -141,7 +143,7 @@ POOLS = _table(
         "cores",
         "CPU cores of these nodes",
         operands("nodes: range"),
-        need("per_node", INT, least=1),
+        need("per_node", INT, "1", least=1),
     ),
 )
 """Kinds of pools: `pool NAME = ...`."""
@@ -151,7 +153,7 @@ CLAUSES = _table(
         "par",
         "the parallel layout; tp x pp x cp x dp is the pool's size",
         (),
-        need("dp", INT, least=1),
+        need("dp", INT, "1", least=1),
         has("tp", INT, 1, least=1),
         has("pp", INT, 1, least=1),
         has("cp", INT, 1, least=1),

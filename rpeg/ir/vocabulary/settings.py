@@ -181,6 +181,16 @@ class Setting:
     """Filled in by the front end; the IR holds every setting written out."""
     required: bool = False
     range: Range = ANY_NUMBER
+    usual: str = ""
+    """What a message offers to write where it is missing; empty for the kind's example."""
+
+    @property
+    def example(self) -> str:
+        """What a message offers to write: the default, where it has one."""
+        default = python_value(self.default)
+        if default is not None:
+            return str(default).lower() if isinstance(default, bool) else str(default)
+        return self.usual or self.kind.example
 
     @property
     def counts(self) -> bool:

@@ -118,7 +118,9 @@ builtin.module {
       %r = rpeg.score %correct, %y
       %adv = rpeg.group_advantage %r {baseline = "mean", scale = "std"}
       %lp_ref = rpeg.logprob %ref, %y
-      // expected-error@+1:7 {{`y` may be 2 versions old, ppo_clip covers 1 here (anchored at behaviour): write `prox = logprob(actor@i, y)`, `w = importance(prox, lp)`, then ppo_clip(y, ..., prox, w, ...)}}
+      %prox = rpeg.logprob %actor, %y
+      %w = rpeg.importance %prox, %lp
+      // expected-error@+1:7 {{`y` may be 2 versions old, ppo_clip covers 1 here (anchored at behaviour): write ppo_clip(y, adv, prox, w, clip_low=0.2, clip_high=0.28)}}
       %pg = rpeg.loss.ppo_clip %y, %adv, %lp {clip_low = 2.000000e-01 : f64, clip_high = 2.800000e-01 : f64}
       %kl = rpeg.loss.kl %y, %lp_ref {coef = 1.000000e-03 : f64}
       %actor_2, %actor_opt_1 = rpeg.update %actor, %actor_opt, %pg, %kl {agg = "token_mean"}
@@ -452,7 +454,7 @@ builtin.module {
     rpeg.plan @alps64 on "alps-64" {
       rpeg.pool @rollout #rpeg.record<nodes, {which = [0 : i64, 39 : i64]}>
       rpeg.pool @trainer #rpeg.record<nodes, {which = [40 : i64, 63 : i64]}>
-      // expected-error@+1:7 {{whiten (line 445, on the way from `y`) works on a whole batch: `actor` can't start on groups}}
+      // expected-error@+1:7 {{whiten (line 447, on the way from `y`) works on a whole batch: `actor` can't start on groups}}
       rpeg.place "actor" on @trainer [#rpeg.record<par, {dp = 48 : i64, tp = 2 : i64, pp = 1 : i64, cp = 1 : i64, ep = 1 : i64, vpp = 1 : i64, sp = true, zero = 1 : i64, recompute = "selective", order = ["tp", "dp"]}>, #rpeg.record<mb, {tokens = 32768 : i64}>, #rpeg.record<stream, {source = "y", groups = 1 : i64}>, #rpeg.record<publish, {to = "rollout", mode = "relay", overlap = true, bucket = #rpeg.bytes<536870912>}>]
     }
   }
