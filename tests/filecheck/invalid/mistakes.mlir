@@ -260,7 +260,7 @@ builtin.module {
       %y, %lp = rpeg.generate %actor, %q {max_tokens = 64 : i64}
       %lp_ref = rpeg.logprob %ref, %y
       %kl = rpeg.loss.kl %y, %lp_ref {coef = 1.000000e-02 : f64}
-      // expected-error@+1:44 {{`actor` has no optimizer: add optim=adamw(lr=...) to its declaration at 252:5}}
+      // expected-error@+1:44 {{`actor` has no optimizer: add optim=adamw(lr=...) to its declaration at 254:5}}
       %actor_1, %actor_opt_1 = rpeg.update %actor, %actor_opt, %kl {agg = "token_mean"}
       rpeg.yield %actor, %actor_opt, %train
     }
