@@ -15,6 +15,11 @@ from rpeg.lifetime import INTERRUPTED, say_terminated
 from rpeg.runtime import world
 
 
+_SHOW = sys.excepthook
+"""What shows a traceback. Torch puts a hook of its own before it when a world is joined, which
+loses what is printed before a process is ended at once."""
+
+
 class RuntimeFailure(Exception):
     """Something that the user can mend; the message says how."""
 
@@ -64,9 +69,8 @@ def report_failures() -> None:
 
     In a world of several only the process that fails first speaks: the others fail because it is
     gone. Of an interrupt, and of a process that could not speak, the launcher speaks. A process
-    alone says itself that SIGTERM ended it.
+    alone says itself that SIGTERM ended it. To be called again once a world is joined.
     """
-    shown_before = sys.excepthook
 
     def report(
         kind: type[BaseException], error: BaseException, trace: TracebackType | None
@@ -79,7 +83,7 @@ def report_failures() -> None:
             text = f"error: process {world.process()} lost another one, which may have said why"
             print(text, file=sys.stderr, flush=True)
         elif not issubclass(kind, KeyboardInterrupt):
-            shown_before(kind, error, trace)
+            _SHOW(kind, error, trace)
         elif world.processes() == 1:
             print(INTERRUPTED, file=sys.stderr, flush=True)
         if world.size() < world.processes():

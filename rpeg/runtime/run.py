@@ -76,6 +76,7 @@ def start(
     table = Pools.of(pools or {"all": (0, processes)}, mine=pool, home=home, processes=processes)
     table.check(world.process())
     join_world(pool, table.ranks(pool))
+    report_failures()
     folder = RunFolder(Path(os.environ.get("RPEG_RUN_DIR", f"runs/{pipeline}")).resolve())
     wanted = RunRecord(pipeline, source_sha256, seed=_seed(), steps=steps, processes=processes)
     lock = FolderLock(folder)

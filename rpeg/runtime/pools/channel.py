@@ -64,11 +64,10 @@ class Channel:
         takers = {rank: shares[rank] for rank in self._target}
         self._units = takers[self._target[0]][1]
         plan, me = routes(senders, takers), world.process()
-        if self._sender is not None or me in self._source:
+        if me in self._source:
             self._routes = [route for route in plan if route.src == me]
             return wire, [route.dst for route in self._routes]
-        mine = sorted((r for r in plan if r.dst == me), key=lambda r: r.dst_box.low)
-        return wire, [route.src for route in mine]
+        return wire, [route.src for route in plan if route.dst == me]
 
     def put(self, *values: Any) -> None:
         """Adds one batch: trajectories, prompts, fields with the rows of the batch in their first

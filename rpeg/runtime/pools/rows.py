@@ -28,13 +28,14 @@ Rows = TypeVar("Rows", Prompts, Demos, Pairs)
 
 
 def routes(source: Shares, target: Shares) -> list[Transfer]:
-    """Who sends which part of its share to whom, in units of 1/(a b) of the batch.
+    """Who sends which part of its share to whom, in units of 1/(a b) of the batch and in its order.
 
     Of processes that hold the same share, each serves some of those that need it.
     """
     width = {held[1] for held in source.values()}, {held[1] for held in target.values()}
     (a,), (b,) = width
-    return transfers(_units(source, b), _units(target, a))
+    plan = transfers(_units(source, b), _units(target, a))
+    return sorted(plan, key=lambda route: (route.dst, route.dst_box.low))
 
 
 def _units(shares: Shares, each: int) -> dict[int, list[Held]]:
