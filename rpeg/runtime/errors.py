@@ -14,7 +14,6 @@ from types import TracebackType
 from rpeg.lifetime import INTERRUPTED, say_terminated
 from rpeg.runtime import world
 
-
 _SHOW = sys.excepthook
 """What shows a traceback. Torch puts a hook of its own before it when a world is joined, which
 loses what is printed before a process is ended at once."""
