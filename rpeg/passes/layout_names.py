@@ -2,7 +2,8 @@
 replicas that share one optimizer.
 
 A name is its settings in a row: `dp`, `tp`, `pp` and `vpp` with a width, `zero` with a level, `sp`,
-and what is recomputed, `selective` or `full`. What is left out has its default.
+and what is recomputed, `selective` or `full`. What is left out has its default. `dp2+actor=tp2` is
+`dp2` for everything but the model `actor`.
 """
 
 from __future__ import annotations
@@ -40,10 +41,36 @@ class LayoutNameError(ValueError):
 
 
 def parse_layout(name: str) -> dict[str, Value]:
-    """The settings of a layout's name: `pp2vpp2` gives `{"pp": 2, "vpp": 2}`.
+    """The settings of a layout's name: `pp2vpp2` gives `{"pp": 2, "vpp": 2}`; what follows the
+    first `+` is the setting `others`, as it stands.
 
     Raises LayoutNameError.
     """
+    whole, plus, others = name.partition("+")
+    own_layouts(others)
+    return _settings(whole) | ({"others": others} if plus else {})
+
+
+def own_layouts(others: str) -> dict[str, dict[str, Value]]:
+    """By model: the settings of its own layout, from texts such as `actor=tp2+ref=pp2`.
+
+    Raises LayoutNameError.
+    """
+    found: dict[str, dict[str, Value]] = {}
+    for part in others.split("+") if others else ():
+        model, equals, name = part.partition("=")
+        if not equals or not model.isidentifier():
+            raise LayoutNameError(
+                f"`{part}` gives no model a layout: write MODEL=LAYOUT behind `+`, such as "
+                "dp2+actor=tp2"
+            )
+        if model in found:
+            raise LayoutNameError(f"`{others}` gives `{model}` two layouts")
+        found[model] = _settings(name)
+    return found
+
+
+def _settings(name: str) -> dict[str, Value]:
     settings: dict[str, Value] = {}
     for part in _parts(name):
         setting, value = _setting(name, part)

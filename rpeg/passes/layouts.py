@@ -1,4 +1,4 @@
-"""What this version compiles of a plan: layouts of one data-parallel width, engines inside the
+"""What this version compiles of a plan: layouts over all processes of a pool, engines inside the
 trainer.
 """
 
@@ -11,7 +11,7 @@ from rpeg.ir.base import RpegOp
 from rpeg.ir.layout import later, size_of, width_of, zero_of
 from rpeg.ir.ops.effects import EvalLossOp
 from rpeg.ir.ops.movement import CLAUSES, clause_of, model_of, pool_of
-from rpeg.ir.ops.sampling import LogprobOp, ScoreOp, ValuesOp
+from rpeg.ir.ops.sampling import GenerateOp, LogprobOp, ScoreOp, ValuesOp
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.rules.violations import setting
 from rpeg.ir.stages import stage_name
@@ -38,6 +38,14 @@ def layout_of(model: str | None, stages: Sequence[RpegOp]) -> RecordAttr | None:
     """
     found = (clause_of(op, "par") for op in _working_with(model, stages))
     return next((clause for clause in found if clause is not None), None)
+
+
+def shares_of(stages: Sequence[RpegOp]) -> RecordAttr | None:
+    """The layout whose data-parallel width batches are split by: that of the first stage that
+    samples, else of the first of all. A model of another width takes rows from those shares.
+    """
+    first = sorted(stages, key=lambda op: not isinstance(op, GenerateOp))
+    return next((clause for op in first if (clause := clause_of(op, "par")) is not None), None)
 
 
 def bound_of(model: str, stages: Sequence[RpegOp]) -> RecordAttr | None:
@@ -112,17 +120,27 @@ def _not_yet(par: RecordAttr) -> str | None:
 
 
 def _differs(op: RpegOp, par: RecordAttr, stages: Sequence[RpegOp]) -> str | None:
-    """A layout that does not go with the others: all have one width, each model one layout."""
-    first = layout_of(None, stages)
+    """A layout that does not go with the others of its pool: all take every process, each model
+    has one, and what runs no model has the width of the batches.
+    """
+    around = [stage for stage in stages if pool_of(stage) == pool_of(op)]
+    first = shares_of(around)
     assert first is not None, "par is a clause of one of the stages"
-    for what, of in (("dp", width_of(par, "dp")), ("tp x pp x dp", size_of(par))):
-        whole = width_of(first, "dp") if what == "dp" else size_of(first)
-        if of != whole:
-            return (
-                f"{shown(par)}: all stages have one {what}, and others have {whole}: moving rows "
-                "between widths does not compile yet"
-            )
+    if size_of(par) != size_of(first):
+        return (
+            f"{shown(par)}: stages of one pool take all of its processes, and others take "
+            f"{size_of(first)}: fewer do not compile yet"
+        )
+    dp = width_of(first, "dp")
+    if width_of(par, "dp") != dp and not moves_rows(op):
+        why = "what measures a data set" if isinstance(op, EvalLossOp) else "what runs no model"
+        return f"{shown(par)}: {why} has the width of what samples: write dp={dp}"
     return _another_copy(op, par, stages)
+
+
+def moves_rows(op: RpegOp) -> bool:
+    """Whether a model takes its rows from other shares where it has a width of its own."""
+    return _passes_through(op) and not isinstance(op, EvalLossOp)
 
 
 def _another_copy(op: RpegOp, par: RecordAttr, stages: Sequence[RpegOp]) -> str | None:

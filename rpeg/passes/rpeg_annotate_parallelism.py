@@ -11,8 +11,8 @@ from xdsl.ir import Operation
 
 from rpeg.ir.base import RpegOp
 from rpeg.ir.layout import contradictions, later, size_of
-from rpeg.ir.ops.declare import PipelineOp
-from rpeg.ir.ops.movement import POOL, RanksOp
+from rpeg.ir.ops.declare import ModelOp, PipelineOp
+from rpeg.ir.ops.movement import POOL, RanksOp, model_of
 from rpeg.ir.ops.plan import PlaceOp, PlanOp, PoolOp, plan_cluster
 from rpeg.ir.ops.sampling import GenerateOp, ScoreOp
 from rpeg.ir.rules.settings import record_violations
@@ -22,6 +22,8 @@ from rpeg.ir.text.naming import trajectories_of
 from rpeg.ir.types.attributes import RecordAttr, plain
 from rpeg.ir.vocabulary.records import CLAUSES
 from rpeg.passes.base import Levels, PassRefused, Problem, RpegPass, erase, pipelines, step
+from rpeg.passes.layout_names import LayoutNameError, own_layouts
+from rpeg.passes.layouts import moves_rows
 from rpeg.passes.pools import spread
 from rpeg.passes.publishing import publish
 from rpeg.passes.statistics import Meanings
@@ -80,6 +82,8 @@ class RpegAnnotateParallelismPass(RpegPass):
     """1: replicas share one optimizer."""
     recompute: str = "none"
     """What the backward pass computes again: none, selective or full."""
+    others: str | None = None
+    """Models with a layout of their own, by its name: `critic=dp2+ref=pp2`."""
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         for pipeline in pipelines(op):
@@ -97,9 +101,33 @@ class RpegAnnotateParallelismPass(RpegPass):
             self.count("publishes made explicit", publish(step(pipeline)))
 
     def _check(self, pipeline: PipelineOp) -> None:
-        messages = layout_problems(self.layout)
+        try:
+            messages = self.problems()
+        except LayoutNameError as error:
+            raise PassRefused(pipeline, str(error)) from error
+        models = [op.title for op in pipeline.body.block.ops if isinstance(op, ModelOp)]
+        messages += [
+            f"there is no model `{name}` to give a layout; the file has: {', '.join(models)}"
+            for name in self.own_layouts
+            if name not in models
+        ]
         if messages:
             raise PassRefused.of([Problem(pipeline, message) for message in messages])
+
+    def problems(self) -> list[str]:
+        """What is wrong with the layouts of the options, whatever pipeline they are for."""
+        found, size = layout_problems(self.layout), size_of(self.layout)
+        for model, layout in self.own_layouts.items():
+            found += [f"`{model}`: {problem}" for problem in layout_problems(layout)]
+            if size_of(layout) != size:
+                text = f"its layout takes {size_of(layout)} processes, and the others take {size}"
+                found.append(f"`{model}`: {text}")
+        return found
+
+    @property
+    def own_layouts(self) -> dict[str, RecordAttr]:
+        """The layouts of `others`, by model."""
+        return {m: par(**{"dp": 1, **held}) for m, held in own_layouts(self.others or "").items()}
 
     @property
     def layout(self) -> RecordAttr:
@@ -142,7 +170,8 @@ class FromOptions:
     def annotate(self, stage: RpegOp) -> None:
         """The group, and the layout of the options."""
         stage.attributes[POOL] = StringAttr(ALL)
-        stage.attributes["par"] = self.options.layout
+        own = self.options.own_layouts.get(model_of(stage) or "") if moves_rows(stage) else None
+        stage.attributes["par"] = own or self.options.layout
 
 
 def par(**given: int | bool | str) -> RecordAttr:

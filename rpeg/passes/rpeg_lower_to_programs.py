@@ -1,7 +1,7 @@
 """`rpeg-lower-to-programs`: from L2 to L3, one program for each process group."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
@@ -12,8 +12,9 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from rpeg.ir.base import RpegOp
+from rpeg.ir.layout import width_of
 from rpeg.ir.ops.declare import DeclareOp, ModelOp, PipelineOp
-from rpeg.ir.ops.movement import PublishOp, RanksOp
+from rpeg.ir.ops.movement import PublishOp, RanksOp, pool_of
 from rpeg.ir.ops.regions import CollectOp, EveryOp
 from rpeg.ir.ops.sampling import GenerateOp
 from rpeg.ir.ops.step import StepOp
@@ -23,7 +24,7 @@ from rpeg.ir.stages import stages
 from rpeg.ir.types.attributes import SOURCE_HASH, RecordAttr, plain
 from rpeg.passes.base import Levels, PassRefused, Problem, RpegPass, erase, pipelines, step
 from rpeg.passes.declarations import Declarations
-from rpeg.passes.layouts import clause_problems, layout_of, settings_of, title_of
+from rpeg.passes.layouts import clause_problems, layout_of, settings_of, shares_of, title_of
 from rpeg.passes.programs import (
     Cannot,
     NotHere,
@@ -96,7 +97,7 @@ class ProgramGen:
         op = ProgramOp.of(self.pipeline.title, group.title, len(group.ranks))
         op.location = self.pipeline.location
         program = self._start(op, group)
-        program.groups = self._groups(program, group)
+        program.groups, program.shares = self._groups(program, group)
         self._declare(program)
         self._loop(program, sequence)
         if self.problems:
@@ -129,18 +130,34 @@ class ProgramGen:
 
     # ---- what exists
 
-    def _groups(self, program: Program, group: RanksOp) -> Mapping[str, SSAValue]:
-        """The process groups of each model, by its name: models of one layout share them."""
+    def _groups(
+        self, program: Program, group: RanksOp
+    ) -> tuple[Mapping[str, SSAValue], Mapping[str, SSAValue]]:
+        """(the process groups of each model, by its name; those over which its batches are split):
+        models of one layout share them. The first that are made say how batches are split.
+        """
         layouts = self._layouts()
+        wide = self._shares(layouts.values(), group)
         made: dict[RecordAttr, SSAValue] = {}
-        for layout in layouts.values():
+        for layout in (wide, *layouts.values()):
             if layout not in made:
                 record = {"layout": RecordAttr.make("Layout", settings_of(layout))}
                 call = program.call(group, "groups", receiver=program.run, settings=record)
                 made[layout] = call.results[0]
         for layout, value in made.items():
             value.name_hint = f"groups_{title_of(layout)}" if len(made) > 1 else "groups"
-        return {model: made[layout] for model, layout in layouts.items()}
+        dp = width_of(wide, "dp")
+        alike = {m: x if width_of(x, "dp") == dp else wide for m, x in layouts.items()}
+        groups = {model: made[layout] for model, layout in layouts.items()}
+        return groups, {model: made[layout] for model, layout in alike.items()}
+
+    def _shares(self, layouts: Iterable[RecordAttr], group: RanksOp) -> RecordAttr:
+        """The layout by which batches are split: a model's, if one has this width."""
+        placed = [op for op in stages(self.pipeline).values() if pool_of(op) == group.title]
+        wide = shares_of(placed)
+        assert wide is not None, "the layouts of models are those of stages"
+        dp = width_of(wide, "dp")
+        return next((layout for layout in layouts if width_of(layout, "dp") == dp), wide)
 
     def _layouts(self) -> Mapping[str, RecordAttr]:
         """The layout of each model that the program makes."""

@@ -18,6 +18,7 @@ from torch import Tensor
 from rpeg.lifetime import AGENT, die_with_parent
 from rpeg.resources import resource
 from rpeg.runtime import world
+from rpeg.runtime.crossing import Crossing
 from rpeg.runtime.errors import LayoutFailure, RuntimeFailure, report_failures
 from rpeg.runtime.groups import Groups, join_world
 from rpeg.runtime.interfaces import Digested
@@ -160,6 +161,7 @@ class Run:
         self._logbook = Logbook(folder) if first else None
         self.ledger = Ledger(folder.ledger)
         self._registers: list[Digested] = []
+        self._crossings: dict[int, Crossing] = {}
         if self.pools.at_home:
             self.attach("run", self)
             self.attach("ledger", self.ledger)
@@ -167,17 +169,24 @@ class Run:
     # What a program asks for.
 
     def groups(self, layout: Layout) -> Groups:
-        """The process groups of a layout. A program's layouts share one data-parallel width."""
+        """The process groups of a layout. The first layout's data-parallel width is the run's own:
+        every batch is split into so many shares. See `crossing` for the others.
+        """
         groups = Groups.make(layout)
-        mine = (groups.dp_rank, groups.dp_size)
-        if self._has_groups and mine != self.data_parallel:
-            raise LayoutFailure(
-                f"a program's models must share one data-parallel width: "
-                f"{self.data_parallel[1]} and {mine[1]} were asked for; change `dp` of one of them"
-            )
-        self.data_parallel, self._has_groups = mine, True
-        self.leads_shard = world.gather(mine[0]).index(mine[0]) == world.rank()
+        if not self._has_groups:
+            self.data_parallel, self._has_groups = (groups.dp_rank, groups.dp_size), True
+            mine = self.data_parallel[0]
+            self.leads_shard = world.gather(mine).index(mine) == world.rank()
         return groups
+
+    def crossing(self, groups: Groups) -> Crossing | None:
+        """How rows get to the shares of a layout and back; None where they are the run's own."""
+        width = groups.dp_size
+        if not self._has_groups or width == self.data_parallel[1]:
+            return None
+        if width not in self._crossings:
+            self._crossings[width] = Crossing(self.data_parallel[1], width)
+        return self._crossings[width]
 
     def resolve(self, source: str) -> Path:
         """The path that a path source or `run:PIPELINE/MODEL` means.
@@ -215,9 +224,16 @@ class Run:
         """Has each step's metrics tell the digest of the weights that `register` holds."""
         self._registers.append(register)
 
-    def log(self, name: str, value: float, weight: float = 1.0, how: How = "mean") -> None:
+    def log(
+        self,
+        name: str,
+        value: float,
+        weight: float = 1.0,
+        how: How = "mean",
+        shard: int | None = None,
+    ) -> None:
         """Adds to a metric of this step; see `rpeg.runtime.logs.metrics`."""
-        self.metrics.add(name, value, weight, how)
+        self.metrics.add(name, value, weight, how, shard)
 
     def note(self, topic: str, text: str) -> None:
         """Has process 0 print `note: topic: text` after this step, the first of each topic only."""

@@ -6,7 +6,8 @@ A term knows its batch and its fields; the trainer hands it what the model says 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -59,6 +60,11 @@ class LossTerm:
             return torch.ones(len(self.batch.rows), dtype=torch.bool)
         nonzero = self.fields[self.scaled_by].ne(0)
         return nonzero if nonzero.dim() == 1 else nonzero.any(dim=1)
+
+    def moved(self, move: Callable[[Any], Any]) -> LossTerm:
+        """The same on other shares of the batch, to which `move` takes it and its fields."""
+        fields = {name: move(values) for name, values in self.fields.items()}
+        return replace(self, batch=move(self.batch), fields=fields)
 
     def rows(self, rows: list[int], width: int) -> Fields:
         """The fields of a micro-batch, cut to `width` tokens."""

@@ -28,7 +28,7 @@ class SharedExamples(Examples):
     @staticmethod
     def of_batch(y: Trajectories | Pairs, model: Model) -> SharedExamples:
         """Those of `Examples.of`."""
-        found = Examples.of(y, model.tokenizer)
+        found = Examples.of(model.here(y), model.tokenizer)
         return SharedExamples(
             found.prompt_ids, found.tokens, found.mask, found.temperature, found.together
         )

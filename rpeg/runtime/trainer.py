@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ from rpeg.runtime.pools.sampled import SampledModel
 from rpeg.runtime.schedule import learning_rate
 from rpeg.runtime.state.ledger import consumed
 from rpeg.runtime.terms import LossTerm, Outputs
-from rpeg.runtime.trajectories import Demos, Pairs, Trajectories
+from rpeg.runtime.trajectories import Batch, Demos, Pairs, Trajectories
 from rpeg.sharding.boxes import Held
 
 if TYPE_CHECKING:
@@ -44,6 +44,9 @@ ANSWERS: Mapping[str, tuple[str, ...]] = {
 """What a model can be asked for, by its role."""
 
 _NAMES = {"logprob": "log-probs", "values": "values"}
+
+Value = TypeVar("Value")
+"""A batch, or a field of it."""
 
 WHOLE = MicroBatch()
 """No bound: the whole minibatch at once."""
@@ -95,6 +98,15 @@ class Model:
         self.tokenizer: Tokenizer = self.source.tokenizer
         """Its tokenizer."""
         self.replica = Replica(self.source, groups, dtype)
+        self._crossing = run.crossing(groups)
+
+    def here(self, batch: Value) -> Value:
+        """A batch of the run's shares, in this model's. Collective."""
+        return batch if self._crossing is None else self._crossing.there(batch)
+
+    def _back(self, found: Tensor) -> Tensor:
+        """A field of this model's shares, in the run's. Collective."""
+        return found if self._crossing is None else self._crossing.back(found)
 
     @property
     def predicts(self) -> bool:
@@ -129,20 +141,22 @@ class Model:
         """[samples, max_tokens] log-probs of y's tokens under the current weights, zero outside
         the mask; a pair is two samples.
         """
-        (found,) = self.answers(Examples.of(y, self.tokenizer), "logprob")
+        (found,) = self.answers(self._examples(y), "logprob")
         return found
 
     def values(self, y: Trajectories) -> Tensor:
         """[samples, max_tokens] a critic's values before y's tokens, zero outside the mask."""
-        (found,) = self.answers(Examples.of(y, self.tokenizer), "values")
+        (found,) = self.answers(self._examples(y), "values")
         return found
 
     def answers(self, examples: Examples, *asked: Said) -> list[Tensor]:
-        """Of one forward pass: [samples, max_tokens] for each thing asked for."""
+        """Of one forward pass over examples of this model's shares: [samples, max_tokens] for each
+        thing asked for, in the run's shares.
+        """
         for each in asked:
             self._require(each, _NAMES[each])
         with self.run.clock.stage(f"{'_'.join(asked)}_{self.name}"):
-            found = self._per_token(examples, *asked)
+            found = [self._back(each) for each in self._per_token(examples, *asked)]
         for tensor in found:
             self.run.oracle.computed(self, tensor)
         return found
@@ -151,7 +165,7 @@ class Model:
         """[samples] a reward model's scores of y's responses."""
         self._require("score", "scores of responses")
         with self.run.clock.stage(f"score_{self.name}"):
-            scores = self._scores(spelled(y, self.tokenizer))
+            scores = self._scores(spelled(self.here(y), self.tokenizer))
         self.run.oracle.computed(self, scores.unsqueeze(1))
         return scores
 
@@ -166,27 +180,31 @@ class Model:
                 "reward model, which scores texts"
             )
         with self.run.clock.stage(f"score_{self.name}"):
-            examples = Examples.of(y, self.tokenizer).behind(whole=False)
+            examples = self._examples(y).behind(whole=False)
             (found,) = self._per_token(examples, "values")
-        scores = found[:, 1:]
+            scores = self._back(found[:, 1:])
         self.run.oracle.computed(self, scores)
         return scores
 
     def pair_scores(self, pairs: Pairs) -> Tensor:
         """[2 pairs] a reward model's scores of chosen and rejected responses, side by side."""
         self._require("score", "scores of responses")
-        return self._scores(pairs)
+        return self._scores(self.here(pairs))
 
     def _scores(self, batch: Trajectories | Pairs) -> Tensor:
         examples = Examples.of(batch, self.tokenizer).behind(whole=True)
         (found,) = self._per_token(examples, "values")
-        return found.sum(dim=1)
+        return self._back(found.sum(dim=1))
+
+    def _examples(self, batch: Batch) -> Examples:
+        """What this model reads of a batch of the run's shares."""
+        return Examples.of(self.here(batch), self.tokenizer)
 
     def demo_nll(self, demos: Demos | Pairs) -> tuple[Tensor, Tensor]:
         """([rows] summed negative log-likelihood in nats, [rows] completion tokens)."""
-        examples = Examples.of(demos, self.tokenizer)
+        examples = self._examples(demos)
         (found,) = self._per_token(examples, "logprob")
-        return -found.sum(dim=1), examples.mask.sum(dim=1)
+        return self._back(-found.sum(dim=1)), self._back(examples.mask.sum(dim=1))
 
     def _require(self, answer: str, what: str) -> None:
         if answer not in ANSWERS[self.role]:
@@ -266,7 +284,7 @@ class Trainer(Model):
         with self.run.clock.stage(f"update_{self.name}"):
             assert all(term.batch is terms[0].batch for term in terms), "one batch an update"
             examples = Examples.of(terms[0].batch, self.tokenizer)
-            active = torch.stack([term.active() for term in terms]).any(dim=0)
+            active = _active(terms)
             self.run.ledger.note(
                 consumed(
                     self.name,
@@ -278,6 +296,9 @@ class Trainer(Model):
                     minibatches=minibatches,
                 )
             )
+            if self._crossing is not None:
+                terms = tuple(term.moved(self._crossing.there) for term in terms)
+                examples, active = Examples.of(terms[0].batch, self.tokenizer), _active(terms)
             if self.role == "reward":
                 examples = examples.behind(whole=True)
             for epoch in range(epochs):
@@ -340,7 +361,8 @@ class Trainer(Model):
 
     def _log(self, name: str, value: float, weight: float = 1.0, how: Any = "mean") -> None:
         prefix = "" if self.predicts else f"{self.name}/"
-        self.run.log(prefix + name, value, weight, how)
+        shard = None if self._crossing is None else self.groups.dp_rank
+        self.run.log(prefix + name, value, weight, how, shard)
 
     @property
     def layout(self) -> Layout:
@@ -364,6 +386,11 @@ class Trainer(Model):
         from rpeg.runtime.megatron import storage
 
         self.updates = storage.load(folder, self.replica, self._optimizer)["updates"]
+
+
+def _active(terms: Sequence[LossTerm]) -> Tensor:
+    """[samples] bool: rows that any term trains on."""
+    return torch.stack([term.active() for term in terms]).any(dim=0)
 
 
 @dataclass(frozen=True)

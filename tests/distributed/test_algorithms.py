@@ -15,7 +15,7 @@ from rpeg.tools.console import read
 from rpeg.tools.verifying.judge import BOUND
 from rpeg.tools.verifying.run import Request, verify
 from tests.distributed.algorithms import ALGORITHMS
-from tests.distributed.verifying import write
+from tests.distributed.verifying import planting, write
 from tests.unit.interp.pipelines import FAMILIES, write_model
 
 
@@ -52,6 +52,34 @@ def test_pairs_split(tmp_path: Path, name: str, layout: str) -> None:
 @pytest.mark.parametrize("layout", ["tp2sp", "pp2"])
 def test_critics_split(tmp_path: Path, layout: str) -> None:
     held(tmp_path / "p", "ppo", "qwen2", layout)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["dp2+actor=tp2", "tp2sp+critic=dp2zero1", "pp2+ref=dp2"])
+def test_models_of_unlike_widths(tmp_path: Path, layout: str) -> None:
+    held(tmp_path / "p", "ppo", "qwen3", layout, steps=2)
+
+
+@pytest.mark.slow
+def test_pairs_cross_to_another_width(tmp_path: Path) -> None:
+    held(tmp_path / "p", "dpo", "qwen3", "dp2+actor=tp2", steps=2)
+
+
+SWAPPED = """
+from rpeg.runtime.crossing import Crossing
+back = Crossing.back
+Crossing.back = lambda self, field: back(self, field).flip(0)
+"""
+"""What a model says of its rows comes back to others."""
+
+
+@pytest.mark.slow
+def test_rows_that_come_back_in_another_order_are_caught(tmp_path: Path) -> None:
+    file = write(tmp_path / "p", ALGORITHMS["ppo"], "qwen3")
+    request = Request(read(str(file)), layouts=["dp2+actor=tp2"], steps=2)
+    alone, crossed = verify(request, print, planting(SWAPPED)).verdicts
+    assert alone.ok, "one width has nothing to cross"
+    assert "log-probs" in crossed.problem and "differ first in step 1" in crossed.problem
 
 
 @pytest.mark.slow

@@ -38,20 +38,20 @@ def order_violations(program: ProgramOp, loop: LoopOp) -> Iterator[Violation]:
 
 
 def layout_violations(call: CallOp) -> Iterator[Violation]:
-    """The layout of `groups` takes every process, and splits batches as the others do; each process
-    takes an equal share of a batch.
+    """The layout of `groups` takes every process; each process takes an equal share of a batch,
+    whatever the layout.
     """
     program = enclosing(call, "rrt.program")
-    match call.callee.data, _layout(call), _program_layout(program):
-        case "groups", RecordAttr() as layout, RecordAttr() as first if program is not None:
+    match call.callee.data, _layout(call):
+        case "groups", RecordAttr() as layout if program is not None:
             yield from _product(layout, python_value(program.properties.get("processes")))
-            yield from _same_shares(layout, first)
             yield from (
                 Violation("layout-contradiction", t, violations.setting("layout"))
                 for t in contradictions(layout)
             )
-        case "batch", _, RecordAttr() as layout:
-            yield from _shares(layout, call.settings.get("size"))
+        case "batch", _:
+            for layout in _program_layouts(program):
+                yield from _shares(layout, call.settings.get("size"))
         case _:
             pass
 
@@ -61,13 +61,6 @@ def _product(layout: RecordAttr, processes: object) -> Iterator[Violation]:
     if size != processes:
         text = f"tp x pp x cp x dp = {size}, the program is for {processes} processes"
         yield Violation("layout-size", text, violations.setting("layout"))
-
-
-def _same_shares(layout: RecordAttr, first: RecordAttr) -> Iterator[Violation]:
-    mine, theirs = width_of(layout, "dp"), width_of(first, "dp")
-    if mine != theirs:
-        text = f"dp={mine}, but another layout of the program has dp={theirs}: write the same"
-        yield Violation("layout-contradiction", text, violations.setting("layout"))
 
 
 def _shares(layout: RecordAttr, held: Attribute | None) -> Iterator[Violation]:
@@ -82,9 +75,10 @@ def _layout(call: CallOp) -> RecordAttr | None:
     return held if isinstance(held, RecordAttr) and held.kind == "Layout" else None
 
 
-def _program_layout(program: Operation | None) -> RecordAttr | None:
+def _program_layouts(program: Operation | None) -> list[RecordAttr]:
+    """One of each data-parallel width."""
     found = (_layout(call) for call in calls(program)) if program is not None else ()
-    return next((layout for layout in found if layout is not None), None)
+    return list({width_of(layout, "dp"): layout for layout in found if layout is not None}.values())
 
 
 def calls(op: Operation) -> Iterator[CallOp]:

@@ -78,10 +78,10 @@ def _whiten(program: Program, op: RpegOp) -> None:
 
 
 def groups_of(program: Program, field: SSAValue) -> SSAValue:
-    """The process groups over which the batch of a field is spread: its policy's."""
+    """The process groups over which the batch of a field is spread."""
     y = _trajectories(field).type
     assert isinstance(y, TrajectoriesType)
-    return program.groups[y.owner]
+    return program.shares[y.owner]
 
 
 @compiles(losses.PpoClipOp, losses.CispoOp, losses.PolicyGradientOp)

@@ -6,9 +6,10 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Operation
 
 from rpeg.ir.base import RpegOp
+from rpeg.ir.layout import width_of
 from rpeg.ir.ops.movement import clause_of
 from rpeg.ir.stages import stages
-from rpeg.ir.vocabulary.settings import python_value
+from rpeg.passes.layouts import layout_of
 from rpeg.passes.programs.program import Cannot, Program
 
 Handler = Callable[[Program, RpegOp], None]
@@ -46,19 +47,16 @@ def need(op: RpegOp, name: str, value: object, why: str) -> None:
         raise Cannot(op, f"{op.SURFACE}: {name}={shown} {why}")
 
 
-def divides(op: Operation, size: int, what: str) -> None:
-    """Refuses a size that does not give every process an equal share."""
-    dp = _width(op)
-    if size % dp:
-        raise Cannot(op, f"{what} does not divide over {dp} processes (dp={dp})")
-
-
-def _width(op: Operation) -> int:
-    """Data-parallel width of the pipeline's layout."""
-    layouts = (clause_of(o, "par") for o in stages(op).values())
-    found = next((c for c in layouts if c is not None), None)
-    dp = python_value(found.settings.get("dp")) if found is not None else 1
-    return dp if isinstance(dp, int) else 1
+def divides(op: Operation, size: int, what: str, *, model: str | None = None) -> None:
+    """Refuses a size that does not give every process an equal share: in every layout, or in that
+    of one model.
+    """
+    placed = list(stages(op).values())
+    layouts = [clause_of(o, "par") for o in placed] if model is None else [layout_of(model, placed)]
+    for layout in layouts:
+        dp = 1 if layout is None else width_of(layout, "dp")
+        if size % dp:
+            raise Cannot(op, f"{what} does not divide over {dp} processes (dp={dp})")
 
 
 def title(op: RpegOp) -> Attribute:

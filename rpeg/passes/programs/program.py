@@ -33,6 +33,8 @@ class Program:
     loop: LoopOp | None = None
     groups: Mapping[str, SSAValue] = field(default_factory=dict[str, SSAValue])
     """The process groups of each model, by its name."""
+    shares: Mapping[str, SSAValue] = field(default_factory=dict[str, SSAValue])
+    """Of each model: process groups over which batches are split, its own where they do."""
     objects: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
     """Trainers, frozen models, data, verifiers and states, by declared name."""
     registers: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])

@@ -22,7 +22,8 @@ def _update(program: Program, op: RpegOp) -> None:
         raise Cannot(op, "losses of several batches in one update do not compile yet")
     for loss in op.losses:
         size, parts = _samples(loss), op.int_of("minibatches")
-        divides(op, size // parts, f"a minibatch of {size} / {parts} = {size // parts} samples")
+        what = f"a minibatch of {size} / {parts} = {size // parts} samples"
+        divides(op, size // parts, what, model=op.makes())
     terms = [program.value(v) for v in op.losses]
     program.call(op, "update", *terms, receiver=program.model(op), settings=op.properties)
 

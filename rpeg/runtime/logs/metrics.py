@@ -48,11 +48,13 @@ class Entry:
     value: float
     """Of a mean: the weighted sum."""
     weight: float
+    shard: int | None = None
+    """Which data-parallel shard of a model it belongs to, where that has others than the batch."""
 
     def joined(self, other: Entry) -> Entry:
         """Both together."""
         value = _JOIN[self.how](self.value, other.value)
-        return Entry(self.how, value, self.weight + other.weight)
+        return Entry(self.how, value, self.weight + other.weight, self.shard)
 
     @property
     def figure(self) -> float:
@@ -68,9 +70,16 @@ class StepMetrics:
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
 
-    def add(self, name: str, value: float, weight: float = 1.0, how: How = "mean") -> None:
+    def add(
+        self,
+        name: str,
+        value: float,
+        weight: float = 1.0,
+        how: How = "mean",
+        shard: int | None = None,
+    ) -> None:
         """Adds a value; `weight` (samples, tokens) counts for means only."""
-        entry = Entry(how, value * weight if how == "mean" else value, weight)
+        entry = Entry(how, value * weight if how == "mean" else value, weight, shard)
         known = self._entries.get(name)
         self._entries[name] = entry if known is None else known.joined(entry)
 
@@ -112,7 +121,7 @@ def _merged(entries: list[tuple[int, Entry]]) -> Entry:
         return reduce(Entry.joined, [entry for _, entry in entries])
     shards: defaultdict[int, list[float]] = defaultdict(list)
     for shard, entry in entries:
-        shards[shard].append(entry.value)
+        shards[shard if entry.shard is None else entry.shard].append(entry.value)
     return Entry("sum", sum(sum(values) / len(values) for values in shards.values()), 1.0)
 
 

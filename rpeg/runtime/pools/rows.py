@@ -57,7 +57,7 @@ def cut(value: Any, route: Transfer, units: int) -> Any:
     if any(bound % (units * together) for bound in bounds):
         raise LayoutFailure(
             f"a share of {size // together} rows does not divide among the {units} data-parallel "
-            "shares of another pool: change the batch's size, or `dp` of one of them"
+            "shares of another pool or model: change the batch's size, or `dp` of one of them"
         )
     return _slice(value, bounds[0] // units, bounds[1] // units)
 

@@ -91,7 +91,7 @@ class Replay(Oracle):
 
     def trained(self, model: Trainer, examples: Examples, rows: list[int], said: Tensor) -> None:
         """Notes them, by the samples' numbers in the batch of all processes."""
-        first = self._run.data_parallel[0] * len(examples)
+        first = model.groups.dp_rank * len(examples)
         micro = zip(rows, said[: len(rows)].detach().float().cpu(), strict=True)
         self._notes.open.setdefault(model.name, {}).update({first + k: lp for k, lp in micro})
 

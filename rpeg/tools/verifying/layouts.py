@@ -7,8 +7,8 @@ from math import lcm
 from typing import Any
 
 from rpeg.fit import Counts, misfits
-from rpeg.passes.layout_names import LayoutNameError, parse_layout
-from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass, layout_problems
+from rpeg.passes.layout_names import LayoutNameError, own_layouts, parse_layout
+from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass
 from rpeg.tools.console import USAGE, Failure
 
 ONE_PROCESS = "dp1"
@@ -24,7 +24,7 @@ def check_names(wanted: Sequence[str]) -> None:
             settings: dict[str, Any] = parse_layout(name)
         except LayoutNameError as error:
             raise Failure(str(error), USAGE) from None
-        problems = layout_problems(RpegAnnotateParallelismPass(**settings).layout)
+        problems = RpegAnnotateParallelismPass(**settings).problems()
         if problems:
             raise Failure(f"`{name}`: {'; '.join(problems)}", USAGE)
 
@@ -48,14 +48,18 @@ def chosen(wanted: Sequence[str] | None, models: Sequence[Counts]) -> tuple[list
 
 def rows_divisor(layouts: Sequence[str]) -> int:
     """What the rows of a batch must divide by: every data-parallel width, and two minibatches."""
-    return lcm(_MINIBATCHES, *(_width(name, "dp") for name in layouts))
+    return lcm(_MINIBATCHES, *(width for name in layouts for width in _widths(name, "dp")))
 
 
 def _why_not(name: str, models: Sequence[Counts]) -> Iterator[str]:
-    widths = {axis: _width(name, axis) for axis in ("tp", "pp", "vpp")}
-    for counts in models:
-        yield from misfits(counts, **widths)
+    """Each layout of the name, tried on every model."""
+    for tp, pp, vpp in zip(*(_widths(name, axis) for axis in ("tp", "pp", "vpp")), strict=True):
+        for counts in models:
+            yield from misfits(counts, tp=tp, pp=pp, vpp=vpp)
 
 
-def _width(name: str, axis: str) -> int:
-    return int(parse_layout(name).get(axis, 1))
+def _widths(name: str, axis: str) -> list[int]:
+    """Of the layout for everything, and of those that models have of their own."""
+    whole = parse_layout(name)
+    held = [whole, *own_layouts(str(whole.get("others", ""))).values()]
+    return [int(settings.get(axis, 1)) for settings in held]

@@ -267,7 +267,6 @@ GROUPS = '%groups = rrt.call "groups" of %run {layout = #rpeg.record<Layout, {dp
 @pytest.mark.parametrize(
     ("layout", "message"),
     [
-        ("dp = 2 : i64", "dp=2, but another layout of the program has dp=1: write the same"),
         ("dp = 1 : i64, pp = 2 : i64", None),
         (
             "dp = 1 : i64, pp = 2 : i64, sp = true",

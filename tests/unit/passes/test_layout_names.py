@@ -18,6 +18,8 @@ from rpeg.passes.layout_names import LayoutNameError, Value, layout_name, parse_
         ("dp16zero1", {"dp": 16, "zero": 1}),
         ("pp2full", {"pp": 2, "recompute": "full"}),
         ("dp2selective", {"dp": 2, "recompute": "selective"}),
+        ("dp2+actor=tp2", {"dp": 2, "others": "actor=tp2"}),
+        ("dp4+a=tp2dp2+b=pp4", {"dp": 4, "others": "a=tp2dp2+b=pp4"}),
     ],
 )
 def test_names(name: str, settings: dict[str, Value]) -> None:
@@ -44,6 +46,11 @@ def test_names(name: str, settings: dict[str, Value]) -> None:
         ("fullselective", "says recompute twice"),
         ("cp2", r"context parallelism \(cp\) does not compile yet"),
         ("dp2ep2", r"expert parallelism \(ep\) does not compile yet"),
+        ("dp2+", "`` gives no model a layout: write MODEL=LAYOUT behind"),
+        ("dp2+tp2", "`tp2` gives no model a layout"),
+        ("dp2+1a=tp2", "`1a=tp2` gives no model a layout"),
+        ("dp2+a=tp2+a=pp2", "gives `a` two layouts"),
+        ("dp2+a=tpp", "`tpp` is no layout"),
         ("lora", r"low-rank adapters \(lora\) does not compile yet"),
     ],
 )

@@ -218,19 +218,61 @@ def test_two_copies_of_a_model_do_not_compile() -> None:
     ]
 
 
+def test_all_of_a_pool_takes_part() -> None:
+    text = laid_out("par(dp=1, tp=2)", "par(dp=1)").replace("gpus(0..1)", "cores(0..0, per_node=2)")
+    assert refused(text, plan="two") == [
+        f"{place(text, 'lp_ref on')}: par(dp=1): stages of one pool take all of its processes, and "
+        "others take 2: fewer do not compile yet"
+    ]
+
+
+def test_batches_are_split_as_what_samples() -> None:
+    text = laid_out("par(dp=1, tp=2)", "par(dp=2)", y="par(dp=2)").replace(
+        "heldout_acc on all, par(dp=1, pp=2)", "heldout_acc on all, par(dp=2)"
+    )
+    module = run(parse(text), Annotate(plan="two"), "rpeg-schedule", PASS)
+    hints = [op.results[0].name_hint for op in called(module, "groups")]
+    assert hints == ["groups_dp2", "groups_tp2"], "the first that are made split batches"
+    (trainer,), (frozen,) = called(module, "Trainer"), called(module, "FrozenModel")
+    assert trainer.named["groups"].name_hint == "groups_tp2"
+    assert frozen.named["groups"].name_hint == "groups_dp2"
+
+
+def test_what_runs_no_model_has_the_width_of_what_samples() -> None:
+    text = laid_out("par(dp=1, tp=2)", "par(dp=2)").replace(
+        "heldout_acc on all, par(dp=1, pp=2)", "heldout_acc on all, par(dp=2)"
+    )
+    assert refused(text, plan="two") == [
+        f"{place(text, 'heldout_acc on')}: par(dp=2): what runs no model has the width of what "
+        "samples: write dp=1"
+    ]
+
+
+def test_models_by_name() -> None:
+    given = Annotate(**parse_layout("dp2+actor=tp2sp"))  # type: ignore[arg-type]
+    module = run(parse(grpo()), given, "rpeg-schedule", PASS)
+    (trainer,), (frozen,) = called(module, "Trainer"), called(module, "FrozenModel")
+    assert trainer.named["groups"].name_hint == "groups_tp2sp"
+    assert frozen.named["groups"].name_hint == "groups_dp2"
+
+
 @pytest.mark.parametrize(
-    ("ref", "what"),
+    ("name", "why"),
     [
-        ("par(dp=2)", "one dp, and others have 1"),
-        ("par(dp=1)", "one tp x pp x dp, and others have 2"),
+        ("dp2+critic=tp2", "there is no model `critic` to give a layout; the file has: actor, ref"),
+        ("dp2+actor=tp4", "`actor`: its layout takes 4 processes, and the others take 2"),
+        ("dp2+actor=vpp2tp2", "`actor`: vpp=2 cuts pipeline stages: write pp=2 or more, or leave "),
     ],
 )
-def test_widths_that_differ(ref: str, what: str) -> None:
-    text = laid_out("par(dp=1, tp=2)", ref).replace("gpus(0..1)", "cores(0..0, per_node=2)")
-    assert refused(text, plan="two") == [
-        f"{place(text, 'lp_ref on')}: {ref}: all stages have {what}: moving rows between widths "
-        "does not compile yet"
-    ]
+def test_layouts_that_fit_no_model(name: str, why: str) -> None:
+    given = Annotate(**parse_layout(name))  # type: ignore[arg-type]
+    (refusal,) = refusals(parse(grpo()), given)
+    assert why in refusal
+
+
+def test_a_text_that_gives_no_layout_is_refused() -> None:
+    (refusal,) = refusals(parse(grpo()), Annotate(others="actor"))
+    assert "`actor` gives no model a layout" in refusal
 
 
 def test_every_line_that_does_not_compile_is_told_at_its_place() -> None:

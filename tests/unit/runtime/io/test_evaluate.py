@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from rpeg.runtime.data import DemoData, PromptData
-from rpeg.runtime.errors import LayoutFailure
 from rpeg.runtime.evaluate import evaluate, evaluate_loss
 from rpeg.runtime.interfaces import Engine
 from rpeg.runtime.layout import Layout
@@ -64,9 +63,9 @@ def test_loss_weighs_by_tokens(run: Run, rows: str) -> None:
     assert evaluate_loss(TwoNats(), demos, name="val", limit=20) == 2 * 20 / (10 + 2 * 10)
 
 
-def test_one_data_parallel_width_a_program(run: Run) -> None:
-    run.groups(Layout())
-    run.groups(Layout())
+def test_the_first_layout_says_how_batches_are_split(run: Run) -> None:
+    groups = run.groups(Layout())
+    assert run.crossing(groups) is None
     run.data_parallel = (1, 2)
-    with pytest.raises(LayoutFailure, match="one data-parallel width: 2 and 1"):
-        run.groups(Layout())
+    run.groups(Layout())
+    assert run.data_parallel == (1, 2), "a later one says nothing of it"
