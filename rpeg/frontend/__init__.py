@@ -20,7 +20,7 @@ from rpeg.ir.text.diagnostics import Diagnostic, DiagnosticsError, Position, has
 from rpeg.ir.text.sources import Sources
 from rpeg.ir.types.attributes import SOURCE_HASH
 
-__all__ = ["Loaded", "check", "load"]
+__all__ = ["Loaded", "check", "digest", "load"]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def load(
     except DiagnosticsError as error:
         return Loaded(file, None, in_order(error.diagnostics), sources)
     module, found = generate(file, sources)
-    module.attributes[SOURCE_HASH] = StringAttr(_digest(file))
+    module.attributes[SOURCE_HASH] = StringAttr(digest(file))
     everything = in_order([*problems, *found, *diagnose(module, sources, names=False)])
     if has_errors(everything):
         errors = tuple(d for d in everything if d.severity == "error")
@@ -82,6 +82,6 @@ def _selected(
     return replace(file, pipelines=tuple(chosen))
 
 
-def _digest(file: ast.File) -> str:
+def digest(file: ast.File) -> str:
     """SHA-256 of the canonical form of what is computed: no comments, params, step count, plans."""
     return hashlib.sha256(render(identity(file)).encode()).hexdigest()

@@ -9,6 +9,12 @@ if TYPE_CHECKING:
     from xdsl.passes import ModulePass
 
 
+def _bounded_async() -> type[ModulePass]:
+    from rpeg.passes.rpeg_bounded_async import RpegBoundedAsyncPass
+
+    return RpegBoundedAsyncPass
+
+
 def _canonicalize() -> type[ModulePass]:
     from rpeg.passes.rpeg_canonicalize import RpegCanonicalizePass
 
@@ -58,6 +64,7 @@ def _lower_to_programs() -> type[ModulePass]:
 
 
 PASSES: dict[str, Callable[[], type[ModulePass]]] = {
+    "rpeg-bounded-async": _bounded_async,
     "rpeg-canonicalize": _canonicalize,
     "rpeg-eliminate-old-logprob": _eliminate_old_logprob,
     "rpeg-eliminate-reference": _eliminate_reference,

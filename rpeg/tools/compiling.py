@@ -9,21 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass, PassPipeline
 
-from rpeg.frontend import Loaded, load
+from rpeg.frontend import Loaded, digest, load
+from rpeg.frontend.lift import lift
 from rpeg.frontend.overrides import parse_overrides
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.rules.verify import diagnose
 from rpeg.ir.text.diagnostics import Diagnostic, DiagnosticsError, Position
 from rpeg.ir.text.parse import parse_module
 from rpeg.ir.text.sources import Sources
+from rpeg.ir.types.attributes import SOURCE_HASH
 from rpeg.lowering.package import programs
 from rpeg.passes import PASSES
 from rpeg.passes.base import PassRefused, pipelines
 from rpeg.passes.layout_names import LayoutNameError, parse_layout
 from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass
+from rpeg.passes.rpeg_bounded_async import RpegBoundedAsyncPass
 from rpeg.planner.default import default_processes
 from rpeg.tools.console import USAGE, Failure, Reported, Source, refuse, report
 from rpeg.tools.sources import fit_problems, source_problems
@@ -40,6 +43,14 @@ LOWER = "rpeg-fuse-inference,rpeg-schedule,rpeg-lower-to-programs"
 
 
 @dataclass(frozen=True)
+class Ahead:
+    """How far generation is to run ahead of training, and what its losses do about it."""
+
+    staleness: int
+    correction: str
+
+
+@dataclass(frozen=True)
 class Choice:
     """How a pipeline is to run: what the command line says of it."""
 
@@ -51,6 +62,8 @@ class Choice:
     allow_python: bool = False
     needs_files: bool = False
     """Its relative sources must be here: it runs here."""
+    ahead: Ahead | None = None
+    """How far generation runs ahead; None: as the text says."""
 
 
 def load_with(sets: Sequence[str], source: Source) -> Loaded:
@@ -83,6 +96,7 @@ def no_gpus() -> int:
 def compile_text(source: Source, choice: Choice, gpus: Callable[[], int] = no_gpus) -> ModuleOp:
     """The verified L3 module of a `.rpeg` text; `gpus` is asked if it matters. Raises Failure."""
     module, pipeline, sources = one_pipeline(source, choice.sets)
+    run_ahead(module, sources, source, choice.ahead)
     placing = _placing(pipeline, choice, gpus)
     problems = source_problems(
         pipeline,
@@ -96,6 +110,16 @@ def compile_text(source: Source, choice: Choice, gpus: Callable[[], int] = no_gp
     report(fit_problems(pipeline, sources, source), source)
     run_passes(module, _passes(LOWER), source)
     return module
+
+
+def run_ahead(module: ModuleOp, sources: Sources, source: Source, ahead: Ahead | None) -> None:
+    """Widens the windows of a module, whose identity is then that of the text that says so. Raises
+    Failure where that is refused.
+    """
+    if ahead is None:
+        return
+    run_passes(module, [RpegBoundedAsyncPass(ahead.staleness, correction=ahead.correction)], source)
+    module.attributes[SOURCE_HASH] = StringAttr(digest(lift(module, sources)))
 
 
 def _placing(

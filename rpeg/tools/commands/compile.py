@@ -10,8 +10,9 @@ from xdsl.dialects.builtin import ModuleOp
 
 from rpeg.lowering.package import CannotWrite, Edited, package, programs, write
 from rpeg.lowering.python import Origin, source_hash
-from rpeg.tools.compiling import Choice, compile_text, load_programs
-from rpeg.tools.console import OK, Failure, Source, positive, read
+from rpeg.passes.rpeg_bounded_async import CORRECTIONS, UNWEIGHTED
+from rpeg.tools.compiling import Ahead, Choice, compile_text, load_programs
+from rpeg.tools.console import OK, USAGE, Failure, Source, natural, positive, read
 
 HELP = "write the program of a pipeline as a readable Python package"
 
@@ -33,6 +34,7 @@ def layout_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="another value for a param"
     )
+    ahead_arguments(parser)
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--processes",
@@ -53,6 +55,30 @@ def layout_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def ahead_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options that let generation run ahead of training."""
+    parser.add_argument(
+        "--staleness",
+        type=natural,
+        metavar="K",
+        help="let generation run K steps ahead, as the file's `allow bounded_async` permits",
+    )
+    parser.add_argument(
+        "--correction",
+        choices=(*CORRECTIONS, UNWEIGHTED),
+        help="with --staleness: the weights of the losses that have none (default: decoupled)",
+    )
+
+
+def ahead_of(options: argparse.Namespace) -> Ahead | None:
+    """What the options say of running ahead. Raises Failure."""
+    if options.staleness is None:
+        if options.correction is not None:
+            raise Failure("--correction is for what --staleness changes: give both", USAGE)
+        return None
+    return Ahead(options.staleness, options.correction or next(iter(CORRECTIONS)))
+
+
 def choice_of(options: argparse.Namespace, needs_files: bool = False) -> Choice:
     """What the options say of the layout."""
     return Choice(
@@ -62,6 +88,7 @@ def choice_of(options: argparse.Namespace, needs_files: bool = False) -> Choice:
         layout=options.layout,
         allow_python=options.allow_python,
         needs_files=needs_files,
+        ahead=ahead_of(options),
     )
 
 

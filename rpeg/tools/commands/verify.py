@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 
+from rpeg.tools.commands.compile import ahead_arguments, ahead_of
 from rpeg.tools.console import FAILED, OK, USAGE, Failure, natural, positive, read
 from rpeg.tools.launching import need_torch
 
@@ -25,6 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="another value for a param"
     )
+    ahead_arguments(parser)
     parser.add_argument(
         "--model", type=Path, metavar="DIR", help="a small model to take for every one of the file"
     )
@@ -74,6 +76,7 @@ def run(options: argparse.Namespace) -> int:
         keep=options.keep,
         allow_python=options.allow_python,
         level=options.level,
+        ahead=ahead_of(options),
     )
     report = verify(request, lambda text: print(text, file=sys.stderr, flush=True))
     if options.json:

@@ -24,7 +24,7 @@ from rpeg.passes.base import tidied
 from rpeg.runtime.errors import RuntimeFailure
 from rpeg.runtime.models.shape import read_shape
 from rpeg.runtime.recordings.recording import Recording, save
-from rpeg.tools.compiling import Choice, compile_text, one_pipeline
+from rpeg.tools.compiling import Ahead, Choice, compile_text, one_pipeline, run_ahead
 from rpeg.tools.console import Failure, Source, report
 from rpeg.tools.verifying.harden import Folders, Hardening, Size
 from rpeg.tools.verifying.judge import Verdict, judge
@@ -58,6 +58,8 @@ class Request:
     allow_python: bool = False
     level: Literal["L1", "L3"] = "L3"
     """What is executed of a layout: its program, or in one process its L1."""
+    ahead: Ahead | None = None
+    """How far generation runs ahead; None: as the text says."""
 
 
 @dataclass(frozen=True)
@@ -136,9 +138,12 @@ class _Verification:
 
     def _harden(self) -> _Hardened:
         asked = self.request
-        choice = Choice(asked.sets, layout=ONE_PROCESS, allow_python=asked.allow_python)
+        choice = Choice(
+            asked.sets, layout=ONE_PROCESS, allow_python=asked.allow_python, ahead=asked.ahead
+        )
         compile_text(asked.source, choice)  # refuses with places in the user's own text
         module, pipeline, sources = one_pipeline(asked.source, asked.sets)
+        run_ahead(module, sources, asked.source, asked.ahead)
         models = ModelFolders(asked.source, self.folder / "models", asked.seed, asked.model)
         layouts, left_out = chosen(asked.layouts, _counts(pipeline, models))
         size = Size(steps=asked.steps)
