@@ -172,7 +172,7 @@ class RpegBoundedAsyncPass(RpegPass):
         %actor_1 = rpeg.stale %actor {low = 0 : i64, high = 2 : i64}
         %y, %lp = rpeg.generate %actor_1, %q {..., bound = "strict", overflow = "wait"}
         %prox = rpeg.logprob %actor, %y {stage = "prox"}
-        %w = rpeg.importance %prox, %lp {floor = 0.0 : f64, cap = 5.0 : f64, ...}
+        %w = rpeg.importance %prox, %lp {cap = 5.0 : f64}
         %pg = rpeg.loss.ppo_clip %y, %adv, %prox, %w {...}
     """
 

@@ -97,14 +97,18 @@ SMALLER: tuple[tuple[str, str], ...] = (
 """What makes an example fit into a test: pattern -> replacement."""
 
 
-def example(name: str) -> ModuleOp:
-    """A pipeline of an example (`file` or `file:pipeline`), small, under the name `p`."""
+def example(name: str, *declarations: str) -> ModuleOp:
+    """A pipeline of an example (`file` or `file:pipeline`), small, under the name `p`, with these
+    lines above its step.
+    """
     file, _, pipeline = name.partition(":")
     text = (EXAMPLES / f"{file}.rpeg").read_text(encoding="utf-8")
     for pattern, replacement in SMALLER:
         text = re.sub(pattern, replacement, text)
     title = pipeline or re.findall(r"^pipeline (\w+)", text, flags=re.M)[0]
     text = re.sub(rf"^pipeline {title} ", "pipeline p ", text, flags=re.M)
+    above = "".join(f"  {line}\n" for line in declarations)
+    text = re.sub(r"(?m)^  step ", f"{above}  step ", text)
     loaded = load(text, f"{file}.rpeg", (), "p")
     assert loaded.module is not None, "\n".join(map(str, loaded.diagnostics))
     return loaded.module
