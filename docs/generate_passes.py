@@ -78,14 +78,9 @@ def _options(name: str, cls: type[RpegPass]) -> Lines:
         yield f"**Options**, as `{name}{{NAME=VALUE ...}}`:\n"
         yield "| option | default | is |\n|---|---|---|"
         for option in options:
-            yield f"| `{option.name}` | {_default(option)} | {docs[option.name]} |"
+            default = "*none*" if option.default in (None, ()) else f"`{option.default}`"
+            yield f"| `{option.name}` | {default} | {docs[option.name]} |"
         yield ""
-
-
-def _default(option: dataclasses.Field[object]) -> str:
-    if option.default is dataclasses.MISSING:
-        return "*required*"
-    return "*none*" if option.default in (None, ()) else f"`{option.default}`"
 
 
 def _load(name: str) -> type[RpegPass]:

@@ -186,8 +186,8 @@ class RpegBoundedAsyncPass(RpegPass):
         "log-probs added": "forward passes under the weights of step i, for the weights",
         "plan lines added": "lines for these, in plans",
     }
-    staleness: int
-    """How many steps old samples may be when they are trained on."""
+    staleness: int | None = None
+    """How many steps old samples may be when they are trained on; without, what the file allows."""
     bound: str | None = None
     """`strict` or `head`; without, what the generate or else the `allow` line says."""
     overflow: str | None = None
@@ -200,7 +200,7 @@ class RpegBoundedAsyncPass(RpegPass):
 
     def __post_init__(self) -> None:
         """Raises ValueError for a word that an option doesn't have."""
-        if self.staleness < 0:
+        if self.staleness is not None and self.staleness < 0:
             raise ValueError(f"`staleness` is 0 or more, not {self.staleness}")
         words = {**WORDS, "correction": (*CORRECTIONS, UNWEIGHTED)}
         for option, known in words.items():
@@ -238,17 +238,17 @@ class RpegBoundedAsyncPass(RpegPass):
         if not lagging:
             text = f"`{pipeline.title}` samples from no model that it trains: nothing can run ahead"
             raise PassRefused(body, text)
-        return [
-            self._candidate(body, op, start, self._words(op, permitted))
-            for op, start in lagging
-            if sampled_weights(op).lag[1] < self.staleness
-        ]
+        wide = [self._candidate(body, op, start, permitted) for op, start in lagging]
+        return [w for w in wide if sampled_weights(w.generate).lag[1] < w.staleness]
 
     def _candidate(
-        self, body: StepOp, op: GenerateOp, start: SSAValue, words: Mapping[str, str]
+        self, body: StepOp, op: GenerateOp, start: SSAValue, permitted: RecordAttr
     ) -> Widening:
-        losses = tuple(losses_of(body, op))
-        return Widening(op, start, self.staleness, words, self.correction, losses)
+        most = python_value(permitted.settings["staleness"])
+        staleness = most if self.staleness is None else self.staleness
+        assert isinstance(staleness, int), "a verified line has it"
+        losses, words = tuple(losses_of(body, op)), self._words(op, permitted)
+        return Widening(op, start, staleness, words, self.correction, losses)
 
     def _words(self, op: GenerateOp, permitted: RecordAttr) -> dict[str, str]:
         """What is said of a window: by the options, else by itself, else by the file."""

@@ -10,6 +10,7 @@ import pytest
 from rpeg.frontend import check, load
 from rpeg.ir.ops.losses import COVERS
 from rpeg.ir.rules.staleness import WORDS
+from rpeg.passes.rpeg_bounded_async import CORRECTIONS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "staleness.md").read_text(encoding="utf-8")
 SNIPPETS = dict(re.findall(r"<!-- check: ([^\n]+) -->\n```\n(.*?)```", PAGE, re.S))
@@ -60,6 +61,14 @@ def test_the_error_of_a_stale_loss_is_the_lines_to_write() -> None:
 def test_settings_of_corrections_are_settings(settings: str) -> None:
     loss = LOSS.replace("importance(prox, lp)", f"importance(prox, lp, {settings})")
     assert load(PROGRAM.format(generate=GENERATE, loss=loss), "page.rpeg").module is not None
+
+
+def test_passes_write_the_settings_of_the_table() -> None:
+    rows = re.findall(
+        r"^\| (?:decoupled|truncated|IcePop|sequence mask).*?\| `(.*?)` \|", PAGE, re.M
+    )
+    written = [", ".join(f"{k}={v}" for k, v in held.items()) for held in CORRECTIONS.values()]
+    assert rows == written
 
 
 def test_tables_say_what_the_verifier_says() -> None:

@@ -66,7 +66,9 @@ def ahead_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--correction",
         choices=(*CORRECTIONS, UNWEIGHTED),
-        help="with --staleness: the weights of the losses that have none (default: decoupled)",
+        metavar="WORD",
+        help="with --staleness: decoupled (default), truncated, icepop, sequence_mask or "
+        "none-if-covered",
     )
 
 

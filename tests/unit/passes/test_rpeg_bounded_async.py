@@ -164,6 +164,10 @@ def test_nothing_without_staleness() -> None:
     assert str(run(module, ahead(0))) == before
 
 
+def test_as_much_as_the_file_allows() -> None:
+    assert "actor@[i-4..i]" in after(step=RpegBoundedAsyncPass())
+
+
 def test_frozen_models_have_no_versions() -> None:
     teacher = (
         "    kl =",
