@@ -27,6 +27,8 @@ from rpeg.runtime.layout import AdamW, Layout, MicroBatch
 from rpeg.runtime.models.shared_ids import share_tokenizer
 from rpeg.runtime.pools.channel import Channel
 from rpeg.runtime.pools.sampled import SampledModel
+from rpeg.runtime.publish.received import ReceivedWeights
+from rpeg.runtime.publish.sent import SentWeights
 from rpeg.runtime.run import Run, start
 from rpeg.runtime.scalar import Scalar
 from rpeg.runtime.terms import (
@@ -62,10 +64,12 @@ __all__ = [
     "MicroBatch",
     "PairData",
     "PromptData",
+    "ReceivedWeights",
     "Run",
     "RuntimeFailure",
     "SampledModel",
     "Scalar",
+    "SentWeights",
     "Trainer",
     "TrajectoryBuffer",
     "Verifier",

@@ -38,11 +38,21 @@ class Wire:
 
     def send(self, tensor: Tensor, to: int) -> None:
         """Sends a contiguous CPU tensor; returns once the other process takes it."""
-        self._group.send([tensor], self.ranks.index(to), 0).wait()
+        self.start_sending(tensor, to).wait()
 
     def receive(self, tensor: Tensor, source: int) -> None:
         """Fills a contiguous CPU tensor with what `source` sends."""
-        self._group.recv([tensor], self.ranks.index(source), 0).wait()
+        self.start_receiving(tensor, source).wait()
+
+    def start_sending(self, tensor: Tensor, to: int) -> dist.Work:
+        """Like `send`, but returns at once; the tensor is left alone until the work is done."""
+        work: dist.Work = self._group.send([tensor], self.ranks.index(to), 0)
+        return work
+
+    def start_receiving(self, tensor: Tensor, source: int) -> dist.Work:
+        """Like `receive`, but returns at once."""
+        work: dist.Work = self._group.recv([tensor], self.ranks.index(source), 0)
+        return work
 
     def send_bytes(self, data: Tensor, to: int) -> None:
         """Sends [bytes] uint8 of any length."""

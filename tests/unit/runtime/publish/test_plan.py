@@ -35,8 +35,8 @@ def planned(source: Sharding, target: Sharding, size: int) -> list[Bucket]:
     return plan(shares | {rank: Share(wants=held) for rank, held in behind.items()}, WIDTHS, size)
 
 
-@settings(max_examples=30, deadline=None)
-@given(shardings(), shardings(), st.sampled_from([64, 400, 1 << 20]))
+@settings(max_examples=12, deadline=None)
+@given(shardings(), shardings(), st.sampled_from([256, 1 << 20]))
 def test_any_layout_is_filled_from_any_other(source: Sharding, target: Sharding, size: int) -> None:
     model, behind = weights(0), after(len(source), target)
     found = {r: [torch.zeros(h.box.shape) for h in held] for r, held in behind.items()}

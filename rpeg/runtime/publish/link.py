@@ -1,0 +1,174 @@
+"""The way from the processes that hold a model to those that want it: one wire, used by one thread
+on each process.
+
+A version is a line (its number), its buckets, and a line (the digest of what was sent to this
+receiver). A line with `END` says that none follows. Messages between two processes keep their
+order, so that none has an address of its own.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from rpeg.runtime.errors import ModelFailure, WeightMismatch
+from rpeg.runtime.pools.wire import Wire
+from rpeg.runtime.publish import buckets
+from rpeg.runtime.publish.digest import WORDS, Digest, nothing
+from rpeg.runtime.publish.plan import BUCKET_BYTES, Bucket, Share, plan
+from rpeg.sharding.boxes import NotHeldError
+
+END = -1
+IN_FLIGHT = 2
+"""Buckets on their way at once: one is packed or unpacked while another travels."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """What every process of a publish agrees on."""
+
+    wire: Wire
+    buckets: tuple[Bucket, ...]
+    types: buckets.Types
+
+    @property
+    def me(self) -> int:
+        """This process."""
+        return self.wire.ranks[self.wire.place]
+
+    @property
+    def receivers(self) -> list[int]:
+        """Who gets anything."""
+        return sorted({rank for bucket in self.buckets for rank in bucket.targets})
+
+
+def connect(
+    wire: Wire, mine: Share, types: buckets.Types, bucket_bytes: int = BUCKET_BYTES
+) -> Link:
+    """Collective over the wire; `types` are those of what this process holds.
+
+    Raises ModelFailure if a process wants what none holds.
+    """
+    parties = wire.gather((mine, dict(types)))
+    shares = {rank: share for rank, (share, _) in zip(wire.ranks, parties, strict=True)}
+    known = {name: dtype for _, found in parties for name, dtype in found.items()}
+    widths = {name: dtype.itemsize for name, dtype in known.items()}
+    try:
+        return Link(wire, tuple(plan(shares, widths, bucket_bytes)), known)
+    except NotHeldError as error:
+        raise ModelFailure(f"two pools have unlike shapes of one model: {error}") from error
+
+
+class Outbox:
+    """Sends versions: `fill` copies one, `send` then takes its time."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._mine = [bucket for bucket in link.buckets if bucket.source == link.me]
+        self._messages = [buckets.empty(bucket.size) for bucket in self._mine]
+        self._targets = sorted({rank for bucket in self._mine for rank in bucket.targets})
+        self._totals: dict[int, Digest] = {}
+
+    def fill(self, arrays: Sequence[Tensor]) -> Digest:
+        """Copies what goes out of this process's arrays. The digest of what the first receiver of
+        all gets of it: over all senders, these add up to the digest of what that one wants.
+        """
+        self._totals = {rank: nothing() for rank in self._targets}
+        for bucket, message in zip(self._mine, self._messages, strict=True):
+            part = buckets.pack(bucket, message, arrays, self._link.types)
+            for rank in bucket.targets:
+                self._totals[rank] += part
+        return self._totals.get(self._link.receivers[0], nothing())
+
+    def send(self, version: int) -> None:
+        """Sends what `fill` copied; back when nothing of it is needed any more."""
+        flying = deque(self._line(rank, version, nothing()) for rank in self._targets)
+        for bucket, message in zip(self._mine, self._messages, strict=True):
+            flying.extend(self._start(message, rank) for rank in bucket.targets)
+            while len(flying) > IN_FLIGHT:
+                flying.popleft().wait()
+        flying.extend(self._line(rank, version, self._totals[rank]) for rank in self._targets)
+        for work in flying:
+            work.wait()
+
+    def end(self) -> None:
+        """Says that nothing follows."""
+        for work in [self._line(rank, END, nothing()) for rank in self._targets]:
+            work.wait()
+
+    def _line(self, rank: int, version: int, total: Digest) -> dist.Work:
+        return self._start(torch.from_numpy(np.array([version, *total.view(np.int64)])), rank)
+
+    def _start(self, message: Tensor, rank: int) -> dist.Work:
+        return self._link.wire.start_sending(message, rank)
+
+
+class Inbox:
+    """Receives versions, one after the other."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._expected = list(_expected(link))
+        self._sources = sorted({bucket.source for bucket, _ in self._expected})
+        room = max((bucket.size for bucket, _ in self._expected), default=0)
+        self._rooms = [buckets.empty(room) for _ in range(IN_FLIGHT)]
+
+    def next_version(self) -> int | None:
+        """Waits until a version is on its way; None if none follows."""
+        versions = {int(self._line(source)[0]) for source in self._sources}
+        assert len(versions) == 1, "a model's processes publish together"
+        version = versions.pop()
+        return None if version == END else version
+
+    def receive(self, arrays: Sequence[Tensor]) -> Digest:
+        """Its buckets, into this process's arrays; the digest of what arrived.
+
+        Raises WeightMismatch if that is not the digest of what was sent.
+        """
+        totals = {source: nothing() for source in self._sources}
+        flying = deque(
+            self._expect(number) for number in range(min(IN_FLIGHT, len(self._expected)))
+        )
+        for number, (bucket, place) in enumerate(self._expected):
+            flying.popleft().wait()
+            message = self._rooms[number % IN_FLIGHT]
+            part = buckets.unpack(bucket, message, place, arrays, self._link.types)
+            totals[bucket.source] += part
+            if number + IN_FLIGHT < len(self._expected):
+                flying.append(self._expect(number + IN_FLIGHT))
+        lines = {source: self._line(source).tolist() for source in self._sources}
+        for source, (version, *sent) in lines.items():
+            if sent != totals[source].view(np.int64).tolist():
+                raise WeightMismatch(
+                    f"weights of version {version} arrived damaged from process {source}: start "
+                    "again from the last checkpoint"
+                )
+        return sum(totals.values(), nothing())
+
+    def _line(self, source: int) -> Tensor:
+        line = torch.empty(1 + WORDS, dtype=torch.long)
+        self._link.wire.receive(line, source)
+        return line
+
+    def _expect(self, number: int) -> dist.Work:
+        bucket, _ = self._expected[number]
+        room = self._rooms[number % IN_FLIGHT][: bucket.size]
+        return self._link.wire.start_receiving(room, bucket.source)
+
+
+def _expected(link: Link) -> Iterator[tuple[Bucket, int]]:
+    """(bucket, which of its targets this process is), the sources in turn."""
+    by_source: dict[int, list[tuple[Bucket, int]]] = {}
+    for bucket in link.buckets:
+        for place, rank in enumerate(bucket.targets):
+            if rank == link.me:
+                by_source.setdefault(bucket.source, []).append((bucket, place))
+    rounds = chain.from_iterable(zip_longest(*by_source.values()))
+    return (found for found in rounds if found is not None)

@@ -1,0 +1,177 @@
+"""The generator's end of a publish: versions arrive beside the work, a step takes one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from rpeg.runtime import world
+from rpeg.runtime.errors import RuntimeFailure
+from rpeg.runtime.groups import device
+from rpeg.runtime.interfaces import NamedTensors, Sampled
+from rpeg.runtime.pools.admission import Choice, Versions, Window
+from rpeg.runtime.pools.couriers import Connect, Courier
+from rpeg.runtime.pools.wire import Wire
+from rpeg.runtime.publish.digest import shown
+from rpeg.runtime.publish.link import Inbox, Link, connect
+from rpeg.runtime.publish.plan import Share
+from rpeg.sharding.boxes import Box, Held, Shape
+
+if TYPE_CHECKING:
+    from rpeg.runtime.run import Run
+
+
+@dataclass(eq=False)
+class Copy:
+    """Room for the whole weights of one version, and what is in it."""
+
+    tensors: Mapping[str, Tensor]
+    version: int = -1
+    checksum: str = ""
+
+
+class ReceivedWeights:
+    """Whole weights of a model that pool `source` trains, any version of [i - window, i] in step i.
+
+    The other pool's program makes a `SentWeights` of the same model.
+    """
+
+    def __init__(self, run: Run, model: Sampled, *, source: str, window: int) -> None:
+        self.run = run
+        self.name = model.name
+        ranks = [*run.pools.ranks(source), *run.pools.ranks(run.pools.mine)]
+        name = f"weights of `{self.name}` to `{run.pools.mine}`"
+        self._pull = Pull(
+            name,
+            lambda: (Wire(name, ranks), []),
+            dict(model.shape.tensors()),
+            window=window,
+            choice=run.versions,
+        )
+        run.connect(self._pull)
+
+    @property
+    def version(self) -> int:
+        """Of the weights that `wait` chose; -1 before the first."""
+        return self._pull.chosen.version
+
+    @property
+    def checksum(self) -> str:
+        """Their digest."""
+        return self._pull.chosen.checksum
+
+    def wait(self, *, step: int) -> None:
+        """Chooses a version for step `step`, the same on all processes of the pool; waits while
+        there is none. Collective over this pool.
+
+        Raises what went wrong with receiving.
+        """
+        with self.run.clock.stage(f"wait_{self.name}"):
+            self._agree(step)
+        self.run.log(f"version/{self.name}", self.version)
+
+    def _agree(self, step: int) -> None:
+        """A newer version may have come to some processes of the pool only."""
+        at_least = 0
+        while True:
+            found = world.gather(self._pull.choose(step, at_least=at_least))
+            at_least = max(found)
+            if at_least == min(found):
+                return
+
+    def read(self) -> NamedTensors:
+        """(Hugging Face name, whole tensor) of the chosen weights; they stay as they are until the
+        next choice is read.
+        """
+        return iter(self._pull.read().items())
+
+
+class Pull(Courier):
+    """The thread that receives version after version."""
+
+    def __init__(
+        self,
+        name: str,
+        connect: Connect,
+        shapes: Mapping[str, Shape],
+        *,
+        window: int,
+        choice: Choice,
+    ) -> None:
+        self.chosen = Copy({})
+        """What the step samples from."""
+        self._read = self.chosen
+        self._shapes = shapes
+        self._device = device()
+        self._window, self._choice = window, choice
+        self._versions: Versions[Copy] | None = None
+        self._copies: list[Copy] = []
+        self._over = False
+        super().__init__(name, connect)
+
+    def choose(self, step: int, *, at_least: int) -> int:
+        """Chooses a version of step `step` that is not older than another; waits while there is
+        none. Raises RuntimeFailure if none will come.
+        """
+        with self._changed:
+            self._wait(lambda: self._is_there(step, at_least) or self._over)
+            if not self._is_there(step, at_least):
+                raise RuntimeFailure(f"{self.name}: the other pool's program has ended before")
+            assert self._versions is not None, "one is there"
+            version, self.chosen = self._versions.take(step)
+            return version
+
+    def read(self) -> Mapping[str, Tensor]:
+        """What was chosen; only now what was read before may be overwritten."""
+        with self._changed:
+            self._read = self.chosen
+            return self._read.tensors
+
+    def _is_there(self, step: int, at_least: int) -> bool:
+        versions = self._versions
+        return versions is not None and versions.held[-1] >= at_least and versions.ready(step)
+
+    def _work(self, wire: Wire, others: list[int]) -> None:
+        link = connect(wire, Share(wants=_whole(self._shapes)), {})
+        inbox = Inbox(link)
+        while (version := inbox.next_version()) is not None:
+            copy = self._room(link)
+            copy.checksum = shown(inbox.receive(list(copy.tensors.values())))
+            copy.version = version
+            self._arrive(copy)
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+
+    def _room(self, link: Link) -> Copy:
+        """A copy that nobody reads or will choose."""
+        with self._changed:
+            held = set(self._versions.held) if self._versions else set()
+            for copy in self._copies:
+                used = copy is self.chosen or copy is self._read or copy.version in held
+                if not used:
+                    return copy
+        made = Copy(
+            {
+                name: torch.empty(shape, dtype=link.types[name], device=self._device)
+                for name, shape in self._shapes.items()
+            }
+        )
+        self._copies.append(made)
+        return made
+
+    def _arrive(self, copy: Copy) -> None:
+        with self._changed:
+            if self._versions is None:
+                window = Window(self._window, first=copy.version)
+                self._versions = Versions(window, self._choice)
+            self._versions.arrive(copy.version, copy)
+            self._changed.notify_all()
+
+
+def _whole(shapes: Mapping[str, Shape]) -> list[Held]:
+    return [Held(name, Box.whole(shape)) for name, shape in shapes.items()]

@@ -1,0 +1,104 @@
+"""Weights cross between pools while both work: bit by bit, in order, within the window."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.interp.pipelines import write_model, write_rows
+
+HERE = Path(__file__).parent
+STEPS = 6
+MODEL = {"num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2}
+
+
+def launch(
+    folder: Path, layout: str, processes: int, *, restarts: int = 0, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    write_model(folder / "model", **MODEL)
+    write_rows(folder / "rows.jsonl")
+    launcher = [sys.executable, "-m", "rpeg.runtime.launch", f"--nproc-per-node={processes}"]
+    settings = ["--standalone", f"--max-restarts={restarts}", "--monitor-interval=0.1"]
+    always = {"PYTHONPATH": str(HERE.parents[1]), "OMP_NUM_THREADS": "1", "LAYOUT": layout}
+    return subprocess.run(
+        [*launcher, *settings, HERE / "publish_program.py"],
+        cwd=folder,
+        env=os.environ | always | environment,
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
+
+
+def said(folder: Path, process: int) -> list[dict[str, Any]]:
+    """What a process wrote of the versions that it used."""
+    text = (folder / f"process-{process}.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def check(folder: Path, engines: int, processes: int, window: int) -> list[int]:
+    """Engines sampled from what the trainer published; the versions, step by step."""
+    published = said(folder, engines)
+    digests = {line["version"]: line["digest"] for line in published if line["attempt"] == 1}
+    assert len(set(digests.values())) == len(digests)  # it did train
+    for process in range(engines, processes):
+        assert said(folder, process) == published
+    used = said(folder, 0)
+    for process in range(engines):
+        assert said(folder, process) == used
+    for line in used:
+        assert max(0, line["step"] - window) <= line["version"] <= line["step"]
+        if line["attempt"] == 1:
+            assert line["digest"] == digests[line["version"]]
+    return [line["version"] for line in used]
+
+
+def metrics(folder: Path) -> list[dict[str, Any]]:
+    text = (folder / "runs/publish/metrics.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_from_tensor_parallel_shards_to_one_engine(tmp_path: Path) -> None:
+    done = launch(tmp_path, "tp2", 3, WINDOW="2", RPEG_VERSIONS="oldest")
+    assert done.returncode == 0, done.stderr
+    assert check(tmp_path, engines=1, processes=3, window=2) == [0, 0, 0, 1, 2, 3]
+    lines = metrics(tmp_path)
+    assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
+    assert [line["lag/max"] for line in lines] == [0, 1, 2, 2, 2, 2]
+    assert [line["version/actor"] for line in lines] == [0, 0, 0, 1, 2, 3]
+    published = {line["version"]: line["digest"] for line in said(tmp_path, 1)}
+    assert [line["hash/weights"] for line in lines] == [published[k + 1] for k in range(STEPS)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("layout", "engines", "processes", "settings"),
+    [
+        ("tp2pp2", 1, 5, {"WINDOW": "1"}),
+        ("pp2vpp2", 2, 4, {"WINDOW": "2"}),
+        ("dp2", 2, 4, {"WINDOW": "0", "DTYPE": "bf16"}),
+    ],
+)
+def test_from_any_layout_to_engines(
+    layout: str, engines: int, processes: int, settings: dict[str, str], tmp_path: Path
+) -> None:
+    done = launch(tmp_path, layout, processes, ENGINES=str(engines), **settings)
+    assert done.returncode == 0, done.stderr
+    check(tmp_path, engines, processes, int(settings["WINDOW"]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_death_at_staleness_two(victim: int, tmp_path: Path) -> None:
+    done = launch(tmp_path, "dp1", 2, restarts=1, WINDOW="2", DIE=str(victim))
+    assert done.returncode == 0, done.stderr
+    check(tmp_path, engines=1, processes=2, window=2)
+    lines = metrics(tmp_path)
+    assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
+    assert all(line["lag/max"] <= 2 for line in lines)
