@@ -20,7 +20,7 @@ from torch import Tensor
 
 from rpeg.runtime.errors import ModelFailure, WeightMismatch
 from rpeg.runtime.pools.wire import Wire
-from rpeg.runtime.publish import buckets
+from rpeg.runtime.publish.buckets import Types, empty, pack, unpack
 from rpeg.runtime.publish.digest import WORDS, Digest, nothing
 from rpeg.runtime.publish.plan import BUCKET_BYTES, Bucket, Share, plan
 from rpeg.sharding.boxes import NotHeldError
@@ -36,7 +36,7 @@ class Link:
 
     wire: Wire
     buckets: tuple[Bucket, ...]
-    types: buckets.Types
+    types: Types
 
     @property
     def me(self) -> int:
@@ -49,9 +49,7 @@ class Link:
         return sorted({rank for bucket in self.buckets for rank in bucket.targets})
 
 
-def connect(
-    wire: Wire, mine: Share, types: buckets.Types, bucket_bytes: int = BUCKET_BYTES
-) -> Link:
+def connect(wire: Wire, mine: Share, types: Types, bucket_bytes: int = BUCKET_BYTES) -> Link:
     """Collective over the wire; `types` are those of what this process holds.
 
     Raises ModelFailure if a process wants what none holds.
@@ -72,7 +70,7 @@ class Outbox:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._mine = [bucket for bucket in link.buckets if bucket.source == link.me]
-        self._messages = [buckets.empty(bucket.size) for bucket in self._mine]
+        self._messages = [empty(bucket.size) for bucket in self._mine]
         self._targets = sorted({rank for bucket in self._mine for rank in bucket.targets})
         self._totals: dict[int, Digest] = {}
 
@@ -82,7 +80,7 @@ class Outbox:
         """
         self._totals = {rank: nothing() for rank in self._targets}
         for bucket, message in zip(self._mine, self._messages, strict=True):
-            part = buckets.pack(bucket, message, arrays, self._link.types)
+            part = pack(bucket, message, arrays, self._link.types)
             for rank in bucket.targets:
                 self._totals[rank] += part
         return self._totals.get(self._link.receivers[0], nothing())
@@ -118,7 +116,7 @@ class Inbox:
         self._expected = list(_expected(link))
         self._sources = sorted({bucket.source for bucket, _ in self._expected})
         room = max((bucket.size for bucket, _ in self._expected), default=0)
-        self._rooms = [buckets.empty(room) for _ in range(IN_FLIGHT)]
+        self._rooms = [empty(room) for _ in range(IN_FLIGHT)]
 
     def next_version(self) -> int | None:
         """Waits until a version is on its way; None if none follows."""
@@ -139,7 +137,7 @@ class Inbox:
         for number, (bucket, place) in enumerate(self._expected):
             flying.popleft().wait()
             message = self._rooms[number % IN_FLIGHT]
-            part = buckets.unpack(bucket, message, place, arrays, self._link.types)
+            part = unpack(bucket, message, place, arrays, self._link.types)
             totals[bucket.source] += part
             if number + IN_FLIGHT < len(self._expected):
                 flying.append(self._expect(number + IN_FLIGHT))
