@@ -42,8 +42,10 @@ LOSSES = (
 
 
 @st.composite
-def steps(draw: st.DrawFn) -> ModuleOp:
-    """A GRPO-like step with twins, lines that nothing reads and terms of weight 0, or without."""
+def steps(draw: st.DrawFn, *declarations: str) -> ModuleOp:
+    """A GRPO-like step with twins, lines that nothing reads and terms of weight 0, or without, and
+    with these lines above it.
+    """
 
     def one(*values: object) -> object:
         return draw(st.sampled_from(values))
@@ -66,7 +68,7 @@ def steps(draw: st.DrawFn) -> ModuleOp:
         str(one(*ADVANTAGES)).format(coef=one(0.0, 0.1)),
         "v = values(critic@i, y)",
         "rt2 = kl_penalty(r, lp_old, lp_twin, coef=0.1)",
-        "raw, gained = gae(rt2, v, gamma=1.0, lambda=0.95)",
+        "left, gained = gae(rt2, v, gamma=1.0, lambda=0.95)",
         "vl = value_loss(y, gained, v, clip=0.2)",
         "critic@i+1 = update(critic@i, vl, agg=token_mean)",
         f"pg = {one(*LOSSES)}".format(old=one("lp", "lp_old")),
@@ -76,7 +78,8 @@ def steps(draw: st.DrawFn) -> ModuleOp:
         f"minibatches={one(1, 2)}, epochs={one(1, 1, 2)})",
         "every(steps=2) {\n      late = logprob(ref, y)\n      checkpoint()\n    }",
     ]
-    return parse("\n".join(f"    {line}" for line in lines), more=THINGS)
+    above = "".join(f"  {line}\n" for line in declarations)
+    return parse("\n".join(f"    {line}" for line in lines), more=THINGS + above)
 
 
 SMALLER: tuple[tuple[str, str], ...] = (

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 from torch import Tensor
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import SSAValue
 
 from rpeg.frontend.lift import lift
@@ -19,16 +21,18 @@ from rpeg.frontend.render import render
 from rpeg.interp import Interpreter, Parity, Recorded, Replay, Window, World, compare
 from rpeg.interp.values import Place
 from rpeg.interp.versions import VersionOracle
+from rpeg.ir.ops.declare import AllowOp
 from rpeg.ir.ops.losses import PpoClipOp
 from rpeg.ir.text.diagnostics import DiagnosticsError
 from rpeg.ir.text.sources import Sources
+from rpeg.ir.types.attributes import RecordAttr
 from rpeg.passes import rpeg_bounded_async
 from rpeg.passes.base import PassRefused
 from rpeg.passes.rpeg_bounded_async import CORRECTIONS, RpegBoundedAsyncPass
 from rpeg.runtime.recordings.recording import Recording
 from tests.unit.interp.meaning import rewritten
 from tests.unit.interp.pipelines import GRPO, THINGS, parse
-from tests.unit.interp.steps import example
+from tests.unit.interp.steps import example, steps
 
 STEPS = 3
 ALLOW = "  allow bounded_async(staleness=8)\n"
@@ -152,6 +156,24 @@ def test_examples_run_ahead(name: str, run: Run) -> None:
     record = run(rewritten(example(name, "allow bounded_async(staleness=2)"), ahead(2)))
     assert oldest(record) == 2
     assert all(t.isfinite().all() for held in record.weights.values() for t in held.values())
+
+
+@settings(max_examples=25, deadline=None, phases=[Phase.generate], derandomize=True)
+@given(
+    steps("allow bounded_async(staleness=8)"),
+    st.integers(1, 8),
+    st.sampled_from([*CORRECTIONS]),
+    st.sampled_from(["wait", "drop", "truncate", "defer"]),
+)
+def test_random_steps_verify_and_a_second_run_changes_nothing(
+    module: ModuleOp, staleness: int, correction: str, overflow: str
+) -> None:
+    allow = next(op for op in module.walk() if isinstance(op, AllowOp))
+    words = {**allow.permission.settings, "overflow": StringAttr(overflow)}
+    allow.permission = RecordAttr.make("bounded_async", words)
+    made = rewritten(module, ahead(staleness, correction=correction))
+    assert str(made) != str(module)
+    assert str(rewritten(made, ahead(staleness, correction=correction))) == str(made)
 
 
 # ---- what would be found
