@@ -37,7 +37,7 @@ def main(job: Job, folder: Path) -> None:
     train = rt.PromptData(run, "train", source="prompts.jsonl", seed=0)
     weights = rt.LatestWeights(run, actor)
     engine = rt.EmbeddedEngine(run, actor, groups=groups)
-    buffer = rt.TrajectoryBuffer(run, capacity=1, max_lag=0, bound="strict")
+    buffer = rt.TrajectoryBuffer(run, "y", capacity=1, max_lag=0, bound="strict")
     run.restore()
     weights.publish(actor)
     engine.swap_weights(weights)

@@ -133,8 +133,9 @@ _ROWS = (
     Instruction(
         "TrajectoryBuffer",
         "",
-        ("Run",),
+        ("Run", "Name"),
         settings=("capacity", "max_lag", "bound"),
+        optional=("old_spans",),
         results=("TrajectoryBuffer",),
     ),
     Instruction(
@@ -240,7 +241,7 @@ _ROWS = (
     Instruction(
         "importance",
         "",
-        ("Trajectories", "TokenField", "TokenField"),
+        ("Run", "Trajectories", "TokenField", "TokenField"),
         settings=("floor", "cap", "mode", "level"),
         results=("TokenField",),
     ),

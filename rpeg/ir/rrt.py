@@ -367,6 +367,26 @@ class RoundsOp(CheckedOp):
 
 
 @irdl_op_definition
+class AheadOp(CheckedOp):
+    """Instructions that fill a buffer ahead of a step: `rrt.ahead %y_buffer, %i { ... }`.
+
+    They run once for each batch that has to be there before the step, and put one each time.
+    """
+
+    name = "rrt.ahead"
+    buffer = operand_def(ObjectType.of("TrajectoryBuffer"))
+    step = operand_def(ObjectType.of("Step"))
+    body = region_def("single_block")
+    traits = traits_def(NoTerminator())
+    assembly_format = "$buffer `,` $step attr-dict-with-keyword $body"
+
+    @staticmethod
+    def of(buffer: SSAValue, step: SSAValue) -> "AheadOp":
+        """What fills a buffer before a step, with an empty body."""
+        return AheadOp.create(operands=[buffer, step], regions=[Region(Block())])
+
+
+@irdl_op_definition
 class ProgramOp(CheckedOp):
     """The program of one process group."""
 
@@ -421,4 +441,6 @@ class ProgramOp(CheckedOp):
             yield from order_violations(self, loops[0])
 
 
-Rrt = Dialect("rrt", [ProgramOp, LoopOp, EveryOp, RoundsOp, CallOp, ConstantOp], [ObjectType])
+Rrt = Dialect(
+    "rrt", [ProgramOp, LoopOp, EveryOp, RoundsOp, AheadOp, CallOp, ConstantOp], [ObjectType]
+)

@@ -4,24 +4,25 @@ A task is an operation of the step; its label is an attribute of the operation. 
 synchronous pipeline is its program order, with reads of old versions before what replaces them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import takewhile
 from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, SymbolRefAttr, i64
 from xdsl.ir import Attribute, Block, Dialect, Operation, SSAValue
-from xdsl.irdl import irdl_op_definition, prop_def, region_def, traits_def
+from xdsl.irdl import irdl_op_definition, opt_prop_def, prop_def, region_def, traits_def
 from xdsl.traits import NoTerminator
 
 from rpeg.ir.base import CheckedOp
 from rpeg.ir.declared import step_of
 from rpeg.ir.ops.movement import PublishOp
 from rpeg.ir.ops.regions import EveryOp
-from rpeg.ir.ops.sampling import GetOp
+from rpeg.ir.ops.sampling import GetOp, StaleOp
 from rpeg.ir.ops.updates import KlControllerOp, UpdateOp
 from rpeg.ir.pools import pools_at
 from rpeg.ir.rules.ranks import groups_of
 from rpeg.ir.rules.violations import Violation, hint
+from rpeg.ir.text.naming import name_of
 from rpeg.ir.types.values import symbol_text
 
 TASK = "task"
@@ -30,16 +31,29 @@ TASK = "task"
 
 @irdl_op_definition
 class TaskOp(CheckedOp):
-    """The next task of a sequence: `rsched.task "y"`."""
+    """The next task of a sequence: `rsched.task "y"`, or `rsched.task "y" ahead 2`.
+
+    Among the tasks of step i, one that is ahead 2 is that of step i + 2. The first step runs it for
+    steps 0 and 1 as well, the last two not at all.
+    """
 
     name = "rsched.task"
     label = prop_def(StringAttr)
-    assembly_format = "$label attr-dict"
+    ahead = opt_prop_def(IntegerAttr.constr(i64))
+    assembly_format = "$label (`ahead` $ahead^)? attr-dict"
 
     @staticmethod
-    def of(label: str) -> "TaskOp":
-        """The task with this label."""
-        return TaskOp.create(properties={"label": StringAttr(label)})
+    def of(label: str, ahead: int | None = None) -> "TaskOp":
+        """The task with this label, so many steps ahead."""
+        properties: dict[str, Attribute] = {"label": StringAttr(label)}
+        if ahead is not None:
+            properties["ahead"] = IntegerAttr(ahead, i64)
+        return TaskOp.create(properties=properties)
+
+    @property
+    def steps_ahead(self) -> int:
+        """How many steps later the step is that it belongs to."""
+        return 0 if self.ahead is None else int(self.ahead.value.data)
 
     def rules(self) -> Iterator[Violation]:
         sequence, step = self.parent_op(), step_of(self)
@@ -50,12 +64,42 @@ class TaskOp(CheckedOp):
         above = {op.label.data for op in earlier if isinstance(op, TaskOp)}
         if label not in tasks:
             yield Violation("unknown-task", f"`{label}` is no task of the step{hint(label, tasks)}")
-        elif label in above:
+            return
+        if self.steps_ahead < 0:
+            text = f"ahead {self.steps_ahead}: a task runs in its own step or before it"
+            yield Violation("setting-range", text)
+        if label in above:
             yield Violation("repeated-task", f"`{label}` stands twice in the sequence")
         for before, after, why in dependences(step.regions[0].block):
-            if label_of(before) == label and label_of(after) in above:
+            other = label_of(after)
+            if label_of(before) != label or other is None:
+                continue
+            if self._follows(sequence.tasks.get(other), other in above):
+                yield Violation("broken-dependence", f"`{other}` runs before `{label}`: {why}")
+        if self.ahead is not None:
+            yield from self._misread(step, sequence.tasks, above)
+
+    def _follows(self, other: "TaskOp | None", above: bool) -> bool:
+        """Whether a task of a step runs before this one of the same step."""
+        ahead = other.steps_ahead if other is not None else self.steps_ahead
+        return ahead > self.steps_ahead or (ahead == self.steps_ahead and above)
+
+    def _misread(
+        self, step: Operation, tasks: Mapping[str, "TaskOp"], above: Set[str]
+    ) -> Iterator[Violation]:
+        """States that are too old so far ahead, or too new."""
+        makers = _makers(step)
+        for value, youngest, oldest in reads(labelled(step)[self.label.data]):
+            maker = tasks.get(makers.get(value, ""))
+            if maker is None:
+                continue
+            age = self.steps_ahead - maker.steps_ahead - (maker.label.data in above)
+            if not youngest <= age <= oldest:
+                allowed = f"{youngest} to {oldest}" if youngest < oldest else f"{oldest}"
                 yield Violation(
-                    "broken-dependence", f"`{label_of(after)}` runs before `{label}`: {why}"
+                    "broken-dependence",
+                    f"`{self.label.data}` runs {self.steps_ahead} steps ahead and finds "
+                    f"`{name_of(value)}` {age} steps old, not {allowed}",
                 )
 
 
@@ -114,6 +158,16 @@ class SequenceOp(CheckedOp):
     assembly_format = "$pool attr-dict-with-keyword $body"
 
     @property
+    def tasks(self) -> Mapping[str, TaskOp]:
+        """Its tasks by label, in order."""
+        return {op.label.data: op for op in self.body.block.ops if isinstance(op, TaskOp)}
+
+    def ahead_of(self, op: Operation) -> int | None:
+        """How many steps ahead a task fills a buffer; None if it runs in its own step."""
+        task = self.tasks.get(label_of(op) or "")
+        return None if task is None or task.ahead is None else task.steps_ahead
+
+    @property
     def labels(self) -> Sequence[str]:
         """Labels of its tasks, in order."""
         return [op.label.data for op in self.body.block.ops if isinstance(op, TaskOp)]
@@ -153,9 +207,35 @@ def labelled(step: Operation) -> dict[str, Operation]:
     return {label: op for label, op in pairs if label is not None}
 
 
+Read = tuple[SSAValue, int, int]
+"""(value, youngest, oldest): so many steps old it may be read."""
+
+
+def reads(op: Operation) -> list[Read]:
+    """Values that an operation reads, those of its regions included; of a window, its state."""
+    return [_read(v) for inner in op.walk() for v in inner.operands]
+
+
+def _read(value: SSAValue) -> Read:
+    if isinstance(value.owner, StaleOp):
+        return value.owner.weights, value.owner.int_of("low"), value.owner.int_of("high")
+    return value, 0, 0
+
+
 def uses(op: Operation) -> list[SSAValue]:
-    """Values that an operation reads, those of its regions included."""
-    return [v for inner in op.walk() for v in inner.operands]
+    """The values of `reads`."""
+    return [value for value, _, _ in reads(op)]
+
+
+def _makers(step: Operation) -> dict[SSAValue, str]:
+    """Of each state as a step starts: the label of the task that makes the next one."""
+    block = step.regions[0].block
+    ends = block.last_op.operands if block.last_op is not None else ()
+    labels = {
+        start: label_of(end.owner) if isinstance(end.owner, Operation) else None
+        for start, end in zip(block.args, ends, strict=False)
+    }
+    return {start: label for start, label in labels.items() if label is not None}
 
 
 Dependence = tuple[Operation, Operation, str]
@@ -188,8 +268,8 @@ def _overwrites(op: Operation, ops: Sequence[Operation]) -> Iterator[Dependence]
     if not replaced:
         return
     for reader in ops:
-        reads = set() if reader is op or isinstance(reader, GetOp) else set(uses(reader))
-        if not reads.isdisjoint(replaced):
+        read = set() if reader is op or isinstance(reader, GetOp) else set(uses(reader))
+        if not read.isdisjoint(replaced):
             yield reader, op, "the other replaces the version that it reads"
 
 

@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 import rpeg
 from rpeg.ir.instructions import RECORDS
-from rpeg.ir.rrt import CallOp, ConstantOp, EveryOp, LoopOp, ProgramOp, RoundsOp
+from rpeg.ir.rrt import AheadOp, CallOp, ConstantOp, EveryOp, LoopOp, ProgramOp, RoundsOp
 from rpeg.ir.types.attributes import RecordAttr
 from rpeg.ir.vocabulary.settings import python_value
 from rpeg.lowering.literals import literal, quoted
@@ -114,6 +114,9 @@ class Emitter:
                 return [INDENT * depth + head, *self.body(op.body.block, depth + 1)]
             case RoundsOp():
                 head = f"for _ in {self.names[op.collect]}.rounds():"
+                return [INDENT * depth + head, *self.body(op.body.block, depth + 1)]
+            case AheadOp():
+                head = f"for _ in {self.names[op.buffer]}.ahead({self.names[op.step]}):"
                 return [INDENT * depth + head, *self.body(op.body.block, depth + 1)]
             case _:
                 return []  # constants are written where they are read

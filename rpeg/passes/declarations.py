@@ -90,13 +90,17 @@ class Declarations:
         """The queue between a generate and what reads its trajectories."""
         held = op.trajectories.type
         assert isinstance(held, TrajectoriesType)
+        title = op.trajectories.name_hint or "y"
         settings = {
-            "capacity": plain(1),
+            "name": StringAttr(title),
+            "capacity": plain(1 + held.lag[1]),
             "max_lag": plain(held.lag[1]),
             "bound": op.bound or plain("strict"),
+            # Nothing is resumed on its way to this buffer, so that nothing is there to regenerate.
+            "old_spans": op.old_spans if op.old_spans != plain("regenerate") else None,
         }
         made = self.program.call(op, "TrajectoryBuffer", self.program.run, settings=settings)
-        made.results[0].name_hint = f"{op.trajectories.name_hint or 'y'}_buffer"
+        made.results[0].name_hint = f"{title}_buffer"
         self.program.buffers[op] = made.results[0]
 
     def _called(self, op: DeclareOp, cls: str, settings: Mapping[str, Attribute | None]) -> CallOp:

@@ -1,8 +1,9 @@
 """`rpeg-lower-to-programs`: from L2 to L3, one program for each process group."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import ClassVar, TypeVar
 
 from xdsl.builder import Builder
@@ -18,7 +19,7 @@ from rpeg.ir.ops.movement import PublishOp, RanksOp, pool_of
 from rpeg.ir.ops.regions import CollectOp, EveryOp
 from rpeg.ir.ops.sampling import GenerateOp
 from rpeg.ir.ops.step import StepOp
-from rpeg.ir.rrt import CallOp, LoopOp, ProgramOp
+from rpeg.ir.rrt import AheadOp, CallOp, LoopOp, ProgramOp
 from rpeg.ir.rsched import SequenceOp, labelled
 from rpeg.ir.stages import stages
 from rpeg.ir.types.attributes import SOURCE_HASH, RecordAttr, plain
@@ -33,6 +34,7 @@ from rpeg.passes.programs import (
     lower,
     publish,
     report,
+    take,
 )
 from rpeg.passes.statistics import Meanings
 
@@ -202,11 +204,32 @@ class ProgramGen:
         tasks = labelled(self.step)
         order = [tasks[label] for label in sequence.labels]
         ending = next((k for k, op in enumerate(order) if _measures(op)), len(order))
-        for op in order[:ending]:
-            self._lower(inside, op)
+        for ahead, ops in groupby(order[:ending], key=sequence.ahead_of):
+            if ahead is None:
+                for op in ops:
+                    self._lower(inside, op)
+            else:
+                self._fill(inside, list(ops))
         self._attempt(lambda step: report(inside, step), self.step)
         for op in order[ending:]:
             self._lower(inside, op)
+
+    def _fill(self, program: Program, tasks: Sequence[Operation]) -> None:
+        """What fills buffers ahead of the step; then what they hold for it."""
+        generates = [op for op in tasks if isinstance(op, GenerateOp)]
+        if not generates:
+            text = "it runs ahead, and no generate behind it fills a buffer: move it next to one"
+            self.problems.append(Problem(tasks[0], text))
+            return
+        assert program.loop is not None
+        ahead = AheadOp.of(program.buffers[generates[0]], program.loop.step)
+        ahead.location = generates[0].location
+        inside = program.inside(Builder(InsertPoint.at_end(ahead.body.block)), ahead=True)
+        program.builder.insert(ahead)
+        for op in tasks:
+            self._lower(inside, op)
+        for op in generates:
+            take(program, op)
 
     def _lower(self, program: Program, op: Operation) -> None:
         assert isinstance(op, RpegOp)

@@ -13,15 +13,16 @@ from xdsl.ir import Block, Operation, Region
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.ops.movement import PublishOp, RanksOp, TransferOp, model_of, pool_of
 from rpeg.ir.ops.regions import EveryOp
-from rpeg.ir.ops.sampling import GetOp
+from rpeg.ir.ops.sampling import GetOp, StaleOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.pools import pools_at
-from rpeg.ir.rsched import TASK, EdgeOp, SequenceOp, TaskOp, dependences, label_of, uses
+from rpeg.ir.rsched import TASK, EdgeOp, SequenceOp, TaskOp, dependences, label_of, reads, uses
 from rpeg.ir.rules.ranks import groups_of
 from rpeg.ir.stages import stage_name
 from rpeg.ir.text.naming import name_of, trajectories_of, unmoved
 from rpeg.passes.base import Levels, PassRefused, RpegPass, pipelines, step
+from rpeg.passes.pipelining import Ahead, steps_ahead
 from rpeg.passes.statistics import Meanings
 
 Before = Mapping[Operation, Mapping[Operation, str]]
@@ -33,7 +34,8 @@ class RpegSchedulePass(RpegPass):
     """
     Labels the operations of the step as tasks and writes the sequence of each process group:
     program order, with readers of an old version before what replaces it, and the edges that cross
-    steps.
+    steps. Samples of a window of versions are made as far ahead as it reaches, where the weights
+    are trained in the same process group.
 
     After:
         rsched.sequence @all {
@@ -64,20 +66,21 @@ def _schedule(pipeline: PipelineOp) -> list[SequenceOp]:
     body = step(pipeline)
     label(body)
     order, groups = program_order(body), list(groups_of(pipeline).values())
-    made = [_sequence(body, group, _of_pool(order, group)) for group in groups]
+    ahead = steps_ahead(body)
+    made = [_sequence(body, group, _of_pool(order, group), ahead) for group in groups]
     for sequence in reversed(made):
         pipeline.body.block.insert_op_after(sequence, body)
     return made
 
 
-def _sequence(body: StepOp, group: RanksOp, tasks: Sequence[Operation]) -> SequenceOp:
+def _sequence(body: StepOp, group: RanksOp, tasks: Sequence[Operation], ahead: Ahead) -> SequenceOp:
     block = Block()
     sequence = SequenceOp.create(
         properties={"pool": SymbolRefAttr(group.title)}, regions=[Region(block)]
     )
     sequence.location = body.location
-    for op in tasks:
-        block.add_op(TaskOp.of(label_of(op) or ""))
+    for op in sorted(tasks, key=lambda op: -ahead.get(op, -1)):
+        block.add_op(TaskOp.of(label_of(op) or "", ahead.get(op)))
     labels = sequence.labels
     for edge in _across_steps(body):
         if edge.target.data in labels:
@@ -123,7 +126,7 @@ def label(op: StepOp) -> None:
     """Gives every task of a step a label of its own: the name of its stage or first result."""
     taken: set[str] = set()
     for task in op.body.block.ops:
-        if isinstance(task, GetOp) or task is op.body.block.last_op:
+        if isinstance(task, GetOp | StaleOp) or task is op.body.block.last_op:
             continue
         wanted = _wanted(task)
         name, number = wanted, 1
@@ -188,12 +191,16 @@ def _cycle(before: Before, done: set[Operation]) -> PassRefused:
 
 
 def _across_steps(op: StepOp) -> list[EdgeOp]:
-    """One edge for each task that starts from a state which another task makes: distance 1."""
-    pairs: dict[tuple[str, str], None] = {}
+    """One edge for each task that starts from a state which another task makes: distance 1, and as
+    much more as the window reaches back that it reads.
+    """
+    found: dict[tuple[str, str], int] = {}
     for start, end in zip(op.states, op.ending.operands, strict=True):
         source = label_of(end.owner) if isinstance(end.owner, Operation) else None
         for task in op.body.block.ops:
             target = label_of(task)
-            if source is not None and target is not None and start in uses(task):
-                pairs[source, target] = None
-    return [EdgeOp.of(source, target, 1) for source, target in pairs]
+            distances = [1 + oldest for value, _, oldest in reads(task) if value is start]
+            if source is not None and target is not None and distances:
+                pair = source, target
+                found[pair] = min(*distances, found.get(pair, distances[0]))
+    return [EdgeOp.of(source, target, distance) for (source, target), distance in found.items()]

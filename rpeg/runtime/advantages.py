@@ -190,6 +190,10 @@ def whiten(field: Tensor, mask: Tensor, moments: Moments) -> Tensor:
     return (field - moments.mean) / math.sqrt(moments.variance + VARIANCE_EPSILON) * mask
 
 
+Mode = Literal["truncate", "mask"]
+Level = Literal["token", "sequence"]
+
+
 def importance(
     current: Tensor,
     behaviour: Tensor,
@@ -197,8 +201,8 @@ def importance(
     *,
     cap: float = 2.0,
     floor: float = 0.0,
-    mode: Literal["truncate", "mask"] = "truncate",
-    level: Literal["token", "sequence"] = "token",
+    mode: Mode = "truncate",
+    level: Level = "token",
 ) -> Tensor:
     """[samples, tokens] off-policy weights w = pi_current / pi_behaviour, bounded; 0 outside the
     mask.
@@ -208,10 +212,22 @@ def importance(
     truncate: min(w, cap)                      truncated importance sampling (Ionides 2008)
     mask:     w where floor <= w <= cap, else 0  (IcePop's band)
     """
+    ratio = importance_ratio(current, behaviour, mask, level=level)
+    return bounded_weights(ratio, cap=cap, floor=floor, mode=mode) * mask
+
+
+def importance_ratio(current: Tensor, behaviour: Tensor, mask: Tensor, *, level: Level) -> Tensor:
+    """[samples, tokens] the weights of `importance` before they are bounded; 1 outside the mask, or
+    what the response has.
+    """
     difference = ((current - behaviour) * mask).detach()
     if level == "sequence":
-        difference = difference.sum(dim=1, keepdim=True)
-    w = bounded_exp(difference)
+        difference = difference.sum(dim=1, keepdim=True).expand_as(mask)
+    return bounded_exp(difference)
+
+
+def bounded_weights(ratio: Tensor, *, cap: float, floor: float, mode: Mode) -> Tensor:
+    """The weights of `importance`, from ratios of any shape."""
     if mode == "truncate":
-        return w.clamp(max=cap) * mask
-    return torch.where((w >= floor) & (w <= cap), w, 0.0) * mask
+        return ratio.clamp(max=cap)
+    return torch.where((ratio >= floor) & (ratio <= cap), ratio, 0.0)

@@ -59,6 +59,10 @@ class ReplayFailure(RuntimeFailure):
     """A program asks for what the recording that it replays does not hold."""
 
 
+class BufferFailure(RuntimeFailure):
+    """A batch is put into a full buffer, or taken from an empty one."""
+
+
 class StalenessExceeded(RuntimeFailure):
     """A trained token is older than the pipeline allows."""
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from rpeg.runtime import advantages
 from rpeg.runtime.advantages import Baseline, Count, Moments, Scale
 from rpeg.runtime.groups import Groups
+from rpeg.runtime.interfaces import Host
 from rpeg.runtime.losses.kl import Estimator
 from rpeg.runtime.scalar import Scalar
 from rpeg.runtime.trajectories import Trajectories
@@ -84,6 +85,7 @@ def whiten(y: Trajectories, field: Tensor, *, count: Count, groups: Groups) -> T
 
 
 def importance(
+    run: Host,
     y: Trajectories,
     current: Tensor,
     behaviour: Tensor,
@@ -93,7 +95,17 @@ def importance(
     mode: Literal["truncate", "mask"] = "truncate",
     level: Literal["token", "sequence"] = "token",
 ) -> Tensor:
-    """See `advantages.importance`."""
-    return advantages.importance(
-        current, behaviour, y.mask, cap=cap, floor=floor, mode=mode, level=level
-    )
+    """See `advantages.importance`. The step's metrics tell the weights' mean and the share of
+    tokens whose weight was bounded, and how far the policy is from the one that sampled.
+    """
+    ratio = advantages.importance_ratio(current, behaviour, y.mask, level=level)
+    weights = advantages.bounded_weights(ratio, cap=cap, floor=floor, mode=mode)
+    tokens = y.token_count
+    if tokens:
+        bounded = "importance/masked" if mode == "mask" else "importance/clipped"
+        run.log("importance/mean", float(weights[y.mask].double().mean()), tokens)
+        run.log(bounded, float((weights != ratio)[y.mask].double().mean()), tokens)
+        apart = (behaviour - current)[y.mask].double()
+        run.log("mismatch/kl", float(apart.mean()), tokens)
+        run.log("mismatch/max", float(apart.abs().max()), how="max")
+    return weights * y.mask

@@ -228,10 +228,10 @@ class Trainer(WeightSource, Protocol):
 
 
 class Buffer(Protocol):
-    """Trajectories between an engine and a trainer: bounded, in order, with back-pressure."""
+    """Trajectories between an engine and a trainer: bounded, in order."""
 
     def put(self, y: Trajectories, *fields: Tensor) -> None:
-        """Adds one batch; waits while the buffer is full."""
+        """Adds the next batch."""
         ...
 
     def take(self, *, step: int) -> tuple[Trajectories, *tuple[Tensor, ...]]:

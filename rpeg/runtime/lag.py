@@ -1,39 +1,67 @@
-"""How old the tokens of a batch are when they are trained on."""
+"""How old tokens are when an update consumes them, and what becomes of those past the bound.
+
+The lag of a token is the step that trains on it less the version of the weights that wrote it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Literal
 
-from rpeg.runtime.errors import StalenessExceeded
+from torch import Tensor
+
+from rpeg.runtime.interfaces import Host
+from rpeg.runtime.pools.admission import Bound, Certificate, Window
 from rpeg.runtime.trajectories import Trajectories
 
-if TYPE_CHECKING:
-    from rpeg.runtime.run import Run
+OldSpans = Literal["mask", "drop"]
 
 
-@dataclass(frozen=True)
 class LagBound:
-    """The lag of a token is step - version when update `step` consumes it.
+    """What a window says of the tokens that an update consumes.
 
-    Bound `strict`: no trained token's lag exceeds `max_lag`. Bound `head`: `max_lag` bounds
-    admission elsewhere; lag is reported.
+    Bound `strict`: no token that trains is older than the window. `head`: that held where its
+    sample was admitted; here lag is only told. `old_spans` is what becomes of older tokens: they
+    don't train (mask), nor does their group (drop).
     """
 
-    max_lag: int
-    bound: Literal["strict", "head"] = "strict"
+    def __init__(
+        self, max_lag: int, bound: Bound = "strict", old_spans: OldSpans | None = None
+    ) -> None:
+        self.window = Window(max_lag)
+        self.old_spans = old_spans
+        self.certificate = Certificate(self.window, bound)
 
-    def consume(self, run: Run, y: Trajectories, step: int) -> None:
-        """Logs the lags of a batch. Raises StalenessExceeded if one is beyond the bound."""
-        lags = step - y.versions[y.mask]
-        if lags.numel():
-            self._check(int(lags.max()), step)
-            run.log("lag/mean", float(lags.double().mean()), lags.numel())
-            run.log("lag/max", float(lags.max()), how="max")
+    def consumed(self, run: Host, y: Trajectories, step: int) -> Trajectories:
+        """What of y update `step` trains on; its lag and versions are in the step's metrics.
 
-    def _check(self, lag: int, step: int) -> None:
-        if self.bound == "strict" and lag > self.max_lag:
-            raise StalenessExceeded(
-                f"step {step} would train tokens {lag} versions old, the pipeline allows "
-                f"{self.max_lag}: widen the window of `generate`, or publish more often"
-            )
+        Raises StalenessExceeded if a token that trains is older than the bound allows.
+        """
+        if self.old_spans is not None:
+            y = replace(y, mask=self._trained(y, step))
+        versions, counts = y.versions[y.mask].unique(return_counts=True)
+        lags = {step - v: n for v, n in zip(versions.tolist(), counts.tolist(), strict=True)}
+        self.certificate.consume(step, lags)
+        if lags:
+            _report(run, lags, step)
+        return y
+
+    def _trained(self, y: Trajectories, step: int) -> Tensor:
+        """[samples, max_tokens] bool: the tokens that train."""
+        fresh = y.mask & (y.versions >= self.window.oldest(step))
+        if self.old_spans == "mask":
+            return fresh
+        groups = (fresh == y.mask).view(-1, y.n * y.mask.shape[1])
+        return y.mask & groups.all(dim=1).repeat_interleave(y.n).unsqueeze(1)
+
+
+def _report(run: Host, lags: Mapping[int, int], step: int) -> None:
+    """Mean, greatest and all lags (lag -> tokens), and the versions behind them."""
+    tokens = sum(lags.values())
+    run.log("lag/mean", sum(lag * n for lag, n in lags.items()) / tokens, tokens)
+    run.log("lag/max", max(lags), how="max")
+    for lag in sorted(lags):
+        run.log(f"lag/histogram/{lag}", lags[lag], how="sum")
+    run.log("version/min", step - max(lags), how="min")
+    run.log("version/max", step - min(lags), how="max")

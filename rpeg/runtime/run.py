@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -35,7 +36,7 @@ from rpeg.runtime.pools.table import Bounds, Pools
 from rpeg.runtime.recordings.oracle import Oracle
 from rpeg.runtime.recordings.replay import Replay
 from rpeg.runtime.state import checkpoint
-from rpeg.runtime.state.checkpoint import Sharded, State, Stateful
+from rpeg.runtime.state.checkpoint import Sharded, Shared, State, Stateful
 from rpeg.runtime.state.folder import FolderLock, RunFolder, RunRecord
 from rpeg.runtime.state.ledger import Consumed, Ledger, samples_digest
 from rpeg.runtime.trajectories import Trajectories
@@ -151,6 +152,7 @@ class Run:
         self._lock = lock
         self._desk = desk
         self._couriers: list[Courier] = []
+        self._making: int | None = None
         self._has_groups = False
         self._at_work = False
         self._state = State()
@@ -207,6 +209,10 @@ class Run:
         """Makes `part`, which is the same on every process, belong to every checkpoint."""
         self._state.parts[name] = part
 
+    def attach_shares(self, name: str, part: Shared) -> None:
+        """Makes `part`, of which every share holds its own, belong to every checkpoint."""
+        self._state.shares[name] = part
+
     def attach_model(self, name: str, model: Sharded) -> None:
         """Makes a trained model belong to every checkpoint."""
         self._state.models[name] = model
@@ -219,6 +225,20 @@ class Run:
     def version(self) -> int:
         """Of weights that are published now: finished steps, the one at work included."""
         return self.step + self._at_work
+
+    @property
+    def batch_step(self) -> int:
+        """The step whose batch is being made: the one at work, unless a buffer is filled ahead."""
+        return self.step if self._making is None else self._making
+
+    @contextmanager
+    def making(self, step: int) -> Iterator[None]:
+        """What is sampled within is for this step."""
+        self._making = step
+        try:
+            yield
+        finally:
+            self._making = None
 
     def watch(self, register: Digested) -> None:
         """Has each step's metrics tell the digest of the weights that `register` holds."""

@@ -29,6 +29,28 @@ pipeline p {{
   }}
 }}
 """
+WINDOW = """rpeg 0.1
+pipeline p {{
+  model actor = policy("{model}", optim=adamw(lr=1e-6, weight_decay=0.1))
+  data train = prompts("rows.jsonl")
+  verifier brief = outcome("rule:overlong", soft=0, max=8)
+  allow bounded_async(staleness=2, overflow=resume, old_spans=mask)
+
+  step i < 100 {{
+    q = batch(train, size=8)
+    y, lp = generate(
+      actor@[i-2..i], q, n=4, max_tokens=8, bound=strict, overflow=resume, old_spans=mask,
+    )
+    short = score(brief, y)
+    adv = group_advantage(short, baseline=mean, scale=std)
+    prox = logprob(actor@i, y)
+    w = importance(prox, lp, floor=0.5, cap=5.0, mode=mask, level=sequence)
+    pg = ppo_clip(y, adv, prox, w, clip_low=0.2, clip_high=0.2)
+    actor@i+1 = update(actor@i, pg, agg=token_mean)
+  }}
+}}
+"""
+"""Samples are made two steps ahead; a response that the weights left trains nothing."""
 SFT = """rpeg 0.1
 pipeline p {{
   model actor = policy("{model}", optim=adamw(lr=1e-5))

@@ -43,7 +43,7 @@ def main() -> None:
     correct = rt.Verifier(run, "correct", kind="outcome", source="rule:exact_match", timeout=10.0)
     actor_weights = rt.LatestWeights(run, actor)
     actor_engine = rt.EmbeddedEngine(run, actor, groups=groups)
-    y_buffer = rt.TrajectoryBuffer(run, capacity=1, max_lag=0, bound="strict")
+    y_buffer = rt.TrajectoryBuffer(run, "y", capacity=1, max_lag=0, bound="strict")
 
     # Where the run stands: its last checkpoint, or the start.
     run.restore()

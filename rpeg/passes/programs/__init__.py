@@ -7,7 +7,7 @@ from rpeg.passes.programs import collecting, effects, functions, sampling, updat
 from rpeg.passes.programs.handlers import HANDLERS, lower
 from rpeg.passes.programs.program import Cannot, NotHere, Program
 
-publish, report = updates.publish, effects.report
+publish, report, take = updates.publish, effects.report, sampling.take
 
 __all__ = [
     "HANDLERS",
@@ -20,4 +20,5 @@ __all__ = [
     "publish",
     "report",
     "sampling",
+    "take",
 ]

@@ -31,7 +31,6 @@ def _pure(program: Program, op: RpegOp) -> None:
     rewards.ReturnsOp,
     rewards.GroupAdvantageOp,
     rewards.RemaxAdvantageOp,
-    rewards.ImportanceOp,
 )
 def _of_trajectories(program: Program, op: RpegOp) -> None:
     """Functions of fields that also need the trajectories: their groups and masks."""
@@ -48,6 +47,13 @@ def _trajectories(field: SSAValue) -> SSAValue:
     y = trajectories_of(field)
     assert y is not None, "a verified field belongs to trajectories"
     return y
+
+
+@compiles(rewards.ImportanceOp)
+def _importance(program: Program, op: RpegOp) -> None:
+    """It tells the run what it weighs."""
+    things = [program.run, *with_trajectories(program, *op.operands)]
+    program.results(op, program.call(op, op.SURFACE, *things, settings=op.properties))
 
 
 @compiles(rewards.KlPenaltyOp)

@@ -31,6 +31,8 @@ class Program:
     run: SSAValue
     builder: Builder
     loop: LoopOp | None = None
+    ahead: bool = False
+    """Whether instructions fill a buffer ahead of the step."""
     groups: Mapping[str, SSAValue] = field(default_factory=dict[str, SSAValue])
     """The process groups of each model, by its name."""
     shares: Mapping[str, SSAValue] = field(default_factory=dict[str, SSAValue])
@@ -95,9 +97,9 @@ class Program:
             )
         return self.engines[name]
 
-    def inside(self, builder: Builder) -> "Program":
+    def inside(self, builder: Builder, *, ahead: bool = False) -> "Program":
         """The same program, with instructions going elsewhere."""
-        return replace(self, builder=builder)
+        return replace(self, builder=builder, ahead=ahead)
 
 
 def model_name(op: Operation) -> str:

@@ -8,12 +8,13 @@ from rpeg.ir.base import RpegOp
 from rpeg.ir.declared import declaration
 from rpeg.ir.ops import fuse
 from rpeg.ir.ops import sampling as ops
+from rpeg.ir.ops.step import StepOp
 from rpeg.ir.rrt import ConstantOp
 from rpeg.ir.rules.staleness import WORDS
 from rpeg.ir.types.values import CursorType, TokenFieldType, WeightsType
 from rpeg.ir.vocabulary.settings import python_value
 from rpeg.passes.programs.handlers import compiles, divides, lower, need
-from rpeg.passes.programs.program import Cannot, NotHere, Program, model_name
+from rpeg.passes.programs.program import Cannot, Program, model_name
 
 
 @compiles(ops.BatchOp)
@@ -28,8 +29,8 @@ def _batch(program: Program, op: RpegOp) -> None:
 @compiles(ops.GenerateOp)
 def _generate(program: Program, op: RpegOp) -> None:
     assert isinstance(op, ops.GenerateOp)
-    if isinstance(op.weights.owner, ops.StaleOp):
-        raise NotHere
+    if isinstance(op.weights.owner, ops.StaleOp) and not isinstance(op.parent_op(), StepOp):
+        raise Cannot(op, "older weights inside of collect or every do not compile yet: read @i")
     if op.tools or op.int_of("max_turns") != 1:
         raise Cannot(op, "tools and several turns do not compile yet")
     need(op, "routing", "free", "does not compile yet")
@@ -38,11 +39,16 @@ def _generate(program: Program, op: RpegOp) -> None:
     prompts = program.value(op.prompts)
     made = program.call(op, "generate", prompts, receiver=program.engine(op), settings=settings)
     program.results(op, made)
-    buffer = program.buffers[op]
-    program.call(op, "put", *made.results, receiver=buffer)
+    program.call(op, "put", *made.results, receiver=program.buffers[op])
+    if not program.ahead:
+        take(program, op)
+
+
+def take(program: Program, op: ops.GenerateOp) -> None:
+    """The batch that the step trains on is what its buffer gives."""
     assert program.loop is not None
-    taken = program.call(op, "take", receiver=buffer, keywords={"step": program.loop.step})
-    program.results(op, taken)
+    step = {"step": program.loop.step}
+    program.results(op, program.call(op, "take", receiver=program.buffers[op], keywords=step))
 
 
 def _dtype_of(op: RpegOp) -> object:
@@ -52,7 +58,7 @@ def _dtype_of(op: RpegOp) -> object:
 
 @compiles(ops.StaleOp)
 def _stale(program: Program, op: RpegOp) -> None:
-    raise Cannot(op, "older weights (bounded asynchrony) do not compile yet: read this step's")
+    """Which version it is, the schedule decided: an engine has one."""
 
 
 @compiles(ops.ScoreOp)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from rpeg.runtime import world
 from rpeg.runtime.errors import LayoutFailure, RuntimeFailure
-from rpeg.runtime.lag import LagBound
+from rpeg.runtime.lag import LagBound, OldSpans
+from rpeg.runtime.pools.admission import Bound
 from rpeg.runtime.pools.couriers import Receiver, Sender
 from rpeg.runtime.pools.rows import cut, joined, routes
 from rpeg.runtime.pools.wire import Wire, pack
@@ -34,12 +35,13 @@ class Channel:
         target: str,
         capacity: int,
         max_lag: int | None = None,
-        bound: Literal["strict", "head"] = "strict",
+        bound: Bound = "strict",
+        old_spans: OldSpans | None = None,
     ) -> None:
         self.run = run
         self.name = name
         self._source, self._target = run.pools.ranks(source), run.pools.ranks(target)
-        self._bound = None if max_lag is None else LagBound(max_lag, bound)
+        self._bound = None if max_lag is None else LagBound(max_lag, bound, old_spans)
         self._routes: list[Transfer] = []
         self._units = 1
         self._sender: Sender | None = None
@@ -102,7 +104,10 @@ class Channel:
                 "programs must go over the same steps, and put and take once in each"
             )
         values = tuple(joined(fields) for fields in zip(*(v for _, v in parts), strict=True))
-        for value in values:
-            if self._bound is not None and isinstance(value, Trajectories):
-                self._bound.consume(self.run, value, step)
-        return values
+        return tuple(self._trained(value, step) for value in values)
+
+    def _trained(self, value: Any, step: int) -> Any:
+        """What of a value trains; of other values than trajectories, all."""
+        if self._bound is None or not isinstance(value, Trajectories):
+            return value
+        return self._bound.consumed(self.run, value, step)

@@ -14,12 +14,11 @@ from typing import Any
 
 from torch import Tensor
 
-from rpeg.runtime.trajectories import Row, Trajectories
+from rpeg.runtime.recordings import plain as taken_apart
+from rpeg.runtime.trajectories import Trajectories
 
 Tree = dict[str, dict[str, Tensor]]
 
-_TENSORS = ("tokens", "mask", "versions", "finished", "ordinals", "samples")
-"""Of trajectories."""
 _GROUPS = ("sampled", "rewards", "logprobs", "trained_rows", "trained_logprobs")
 """Of a step."""
 _PLAIN = ("makers", "grad_norms", "losses", "metrics", "events")
@@ -100,7 +99,7 @@ def _flat(recording: Recording) -> Iterator[tuple[str, Tensor]]:
     yield from ((f"greedy|{name}", tensor) for name, tensor in recording.greedy.items())
     for i, step in enumerate(recording.steps):
         for name, y in step.trajectories.items():
-            yield from ((f"step{i}|{name}|{part}", getattr(y, part)) for part in _TENSORS)
+            yield from ((f"step{i}|{name}|{part}", t) for part, t in taken_apart.tensors(y).items())
         for group in _GROUPS:
             named = getattr(step, group).items()
             yield from ((f"step{i}|{group}:|{name}", tensor) for name, tensor in named)
@@ -116,18 +115,8 @@ def _tree(tensors: Mapping[str, Tensor]) -> Tree:
 
 
 def _plain(step: StepRecord) -> dict[str, Any]:
-    trajectories = {name: _plain_trajectories(y) for name, y in step.trajectories.items()}
+    trajectories = {name: taken_apart.rest(y) for name, y in step.trajectories.items()}
     return {"trajectories": trajectories, **{name: getattr(step, name) for name in _PLAIN}}
-
-
-def _plain_trajectories(y: Trajectories) -> dict[str, Any]:
-    return {
-        "rows": [[row.prompt, row.answer, row.completion, row.metadata] for row in y.rows],
-        "prompt_ids": y.prompt_ids,
-        "texts": y.texts,
-        "n": y.n,
-        "temperature": y.temperature,
-    }
 
 
 def _step(plain: dict[str, Any], tensors: Mapping[str, Tensor]) -> StepRecord:
@@ -136,7 +125,8 @@ def _step(plain: dict[str, Any], tensors: Mapping[str, Tensor]) -> StepRecord:
     groups: dict[str, Any] = {group: _sorted(tree.get(f"{group}:", {}), order) for group in _GROUPS}
     return StepRecord(
         trajectories={
-            name: _trajectories(held, tree[name]) for name, held in plain["trajectories"].items()
+            name: taken_apart.trajectories(held, tree[name])
+            for name, held in plain["trajectories"].items()
         },
         **groups,
         **{name: plain[name] for name in _PLAIN},
@@ -146,14 +136,3 @@ def _step(plain: dict[str, Any], tensors: Mapping[str, Tensor]) -> StepRecord:
 def _sorted(named: dict[str, Tensor], order: list[str]) -> dict[str, Tensor]:
     """In the order in which they were made, which files of tensors don't keep."""
     return {name: named[name] for name in [*order, *sorted(named.keys() - order)] if name in named}
-
-
-def _trajectories(plain: dict[str, Any], tensors: Mapping[str, Tensor]) -> Trajectories:
-    return Trajectories(
-        rows=tuple(Row(*row) for row in plain["rows"]),
-        prompt_ids=tuple(tuple(ids) for ids in plain["prompt_ids"]),
-        texts=tuple(plain["texts"]),
-        n=plain["n"],
-        temperature=plain["temperature"],
-        **tensors,
-    )

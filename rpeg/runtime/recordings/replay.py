@@ -8,7 +8,7 @@ in it. An engine says how probable the recorded tokens are under the weights tha
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -46,16 +46,18 @@ class Replay(Oracle):
         self._run = run
         self._recorded = load(folder)
         self._computed = Recording(self._recorded.pipeline)
-        self._notes = Notes()
-        self._calls: Counter[tuple[str, str]] = Counter()
-        """By (what, maker): recorded values that were given in this step."""
+        self._notes: defaultdict[int, Notes] = defaultdict(Notes)
+        """By the step whose batch it is about."""
+        self._calls: Counter[tuple[int, str, str]] = Counter()
+        """By (step, what, maker): recorded values that were given of this step."""
         self._trainers: dict[str, Trainer] = {}
         self._engines: dict[str, _InUse] = {}
         """By the name of the trajectories that they answered with."""
 
     @property
     def _step(self) -> StepRecord:
-        recorded, step = self._recorded.steps, self._run.step
+        """Of the batch that is being made or trained on."""
+        recorded, step = self._recorded.steps, self._run.batch_step
         if step >= len(recorded):
             raise ReplayFailure(f"the recording ends after {len(recorded)} steps: run only these")
         return recorded[step]
@@ -68,12 +70,12 @@ class Replay(Oracle):
         y = self._share(self._step.trajectories[name])
         if not torch.equal(y.ordinals, prompts.ordinals.repeat_interleave(settings.n)):
             raise ReplayFailure(
-                f"`{name}` of step {self._run.step + 1} was recorded for other prompts, or in "
-                "another order: replay with the data, seed and batch size of the recording"
+                f"`{name}` of step {self._run.batch_step + 1} was recorded for other prompts, or "
+                "in another order: replay with the data, seed and batch size of the recording"
             )
         y = replace(y, versions=torch.where(y.mask, engine.version, -1).int())
         logprobs = engine.logprobs(y, settings, dtype)
-        self._notes.sampled[name] = logprobs
+        self._now.sampled[name] = logprobs
         self._engines[name] = _InUse(engine, settings, dtype)
         return y, logprobs
 
@@ -87,25 +89,24 @@ class Replay(Oracle):
 
     def computed(self, model: Model, found: Tensor) -> None:
         """Notes them."""
-        self._notes.logprobs.setdefault(model.name, []).append(found)
+        self._now.logprobs.setdefault(model.name, []).append(found)
 
     def trained(self, model: Trainer, examples: Examples, rows: list[int], said: Tensor) -> None:
         """Notes them, by the samples' numbers in the batch of all processes."""
         first = model.groups.dp_rank * len(examples)
         micro = zip(rows, said[: len(rows)].detach().float().cpu(), strict=True)
-        self._notes.open.setdefault(model.name, {}).update({first + k: lp for k, lp in micro})
+        self._now.open.setdefault(model.name, {}).update({first + k: lp for k, lp in micro})
 
     def stepped(self, model: Trainer, grad_norm: float) -> None:
         """Notes the norm, and that the next micro-batches belong to another optimizer step."""
         self._trainers[model.name] = model
-        self._notes.close(model.name, grad_norm)
+        self._now.close(model.name, grad_norm)
 
     def end_step(self) -> None:
         """Brings together what all processes noted."""
-        gathered = world.gather((self._run.data_parallel[0], self._notes))
+        mine = self._notes.pop(self._run.step, Notes())
+        gathered = world.gather((self._run.data_parallel[0], mine))
         self._computed.steps.append(_merged(gathered, self._step))
-        self._notes = Notes()
-        self._calls.clear()
 
     def finish(self) -> None:
         """Writes what the run computed, the last weights and what they say greedily with it."""
@@ -121,6 +122,11 @@ class Replay(Oracle):
         if world.rank() == 0:
             save(self._computed, self._run.folder.path / FOLDER)
 
+    @property
+    def _now(self) -> Notes:
+        """Of the batch that is being made or trained on."""
+        return self._notes[self._run.batch_step]
+
     def _share(self, y: Trajectories) -> Trajectories:
         index, width = self._run.data_parallel
         return y.select(torch.arange(len(y.rows)).tensor_split(width)[index])
@@ -128,13 +134,14 @@ class Replay(Oracle):
     def _next(self, what: str, maker: str, recorded: Mapping[str, object]) -> str:
         """The name of the next recorded value by a model or verifier in this step."""
         names = self._step.made_by(maker, recorded)
-        k = self._calls[what, maker]
+        call = self._run.batch_step, what, maker
+        k = self._calls[call]
         if k >= len(names):
             raise ReplayFailure(
-                f"step {self._run.step + 1}: `{maker}` is asked for {what} {k + 1} times, the "
+                f"step {call[0] + 1}: `{maker}` is asked for {what} {k + 1} times, the "
                 f"recording has {len(names)}: replay the pipeline that was recorded"
             )
-        self._calls[what, maker] += 1
+        self._calls[call] += 1
         return names[k]
 
 

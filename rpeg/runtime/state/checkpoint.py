@@ -3,6 +3,7 @@
 checkpoints/step-000020/
   manifest.json    layouts, size and checksum of every file
   NAME.pt          a plain part, the same on every process: the run, data cursors, the ledger
+  NAME.0-of-2.pt   a part of which each data-parallel share holds its own: buffers
   MODEL/           weights and optimizer of a trained model, by Megatron-Core's dist_checkpointing
   models/MODEL/    its configuration and tokenizer
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -81,6 +82,25 @@ class Sharded(Protocol):
         ...
 
 
+class Shared(Protocol):
+    """A plain part of a run's state of which every data-parallel share holds its own."""
+
+    @property
+    def saves(self) -> tuple[int, int] | None:
+        """(index, width) of the share that this process writes; None if another one does."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of this process's share now."""
+        ...
+
+    def load_shares(self, states: Sequence[dict[str, Any]]) -> None:
+        """Puts back what all shares saved, in their order, whatever this process's share is; of a
+        checkpoint without it, nothing.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class State:
     """Everything that a checkpoint holds, by name."""
@@ -90,6 +110,7 @@ class State:
     away: dict[str, dict[str, Any]] = field(default_factory=dict)
     """States of parts that other pools hold, as of the step that is saved; of a part that this pool
     holds too, theirs counts."""
+    shares: dict[str, Shared] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -110,6 +131,7 @@ def save(folder: Path, step: int, state: State, keep: int) -> None:
     temporary = folder / f".{step_name(step)}.tmp"
     try:
         world.on_first(lambda: _write_plain(empty_folder(temporary), state))
+        _write_shares(temporary, state)
         for name, model in state.models.items():
             model.save_shards(temporary / name)
         world.barrier()
@@ -138,6 +160,13 @@ def _write_plain(temporary: Path, state: State) -> None:
         copy_configuration(model.hf_folder, folder, model.dtype, scores=scores)
 
 
+def _write_shares(temporary: Path, state: State) -> None:
+    for name, part in state.shares.items():
+        if part.saves is not None:
+            index, width = part.saves
+            torch.save(part.state_dict(), temporary / f"{name}.{index}-of-{width}.pt")
+
+
 def _commit(temporary: Path, manifest: Manifest, keep: int) -> None:
     folder = temporary.parent
     manifest.write(temporary)
@@ -162,6 +191,9 @@ def restore(folder: Path, state: State) -> Restored:
     manifest = Manifest.read(checkpoint)
     for name, part in state.parts.items():
         part.load_state_dict(_read_plain(checkpoint, f"{name}.pt"))
+    _refuse_foreign_shares(checkpoint, state)
+    for name, share in state.shares.items():
+        share.load_shares(_read_shares(checkpoint, name))
     for name, model in state.models.items():
         model.load_shards(_model_shards(checkpoint, name))
     return Restored(step, (*notes, *_moved(manifest, state)))
@@ -275,6 +307,25 @@ def _model_shards(checkpoint: Path, model: str) -> Path:
             "it belongs to another pipeline"
         )
     return checkpoint / model
+
+
+def _refuse_foreign_shares(checkpoint: Path, state: State) -> None:
+    """The data cursors of a checkpoint are behind the batches that it holds."""
+    names = {path.name.partition(".0-of-")[0] for path in checkpoint.glob("*.0-of-*.pt")}
+    for name in sorted(names - state.shares.keys()):
+        raise CheckpointFailure(
+            f"{checkpoint} holds batches that were sampled ahead ({name}), and this program has no "
+            "such buffer: go on with the plan that wrote it, or set RPEG_RUN_DIR to a new folder"
+        )
+
+
+def _read_shares(checkpoint: Path, name: str) -> list[dict[str, Any]]:
+    """What all shares saved of a part, whatever their number was; nothing if it was not there."""
+    found = next(checkpoint.glob(f"{name}.0-of-*.pt"), None)
+    if found is None:
+        return []
+    width = int(found.stem.rpartition("-of-")[2])
+    return [_read_plain(checkpoint, f"{name}.{k}-of-{width}.pt") for k in range(width)]
 
 
 def _read_plain(checkpoint: Path, file: str) -> dict[str, Any]:

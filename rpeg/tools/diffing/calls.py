@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Operation, SSAValue
 
-from rpeg.ir.rrt import CallOp, ConstantOp, EveryOp, LoopOp, ProgramOp, RoundsOp, class_of
+from rpeg.ir.rrt import (
+    AheadOp,
+    CallOp,
+    ConstantOp,
+    EveryOp,
+    LoopOp,
+    ProgramOp,
+    RoundsOp,
+    class_of,
+)
 from rpeg.ir.vocabulary.settings import python_value
 from rpeg.tools.diffing.items import Item, Ref, shown
 
@@ -38,7 +47,7 @@ class Calls:
         for value in (*op.results, *(a for region in op.regions for a in region.block.args)):
             self.values[value] = _unique(value.name_hint or class_of(value).lower(), taken)
             taken.add(self.values[value])
-        if isinstance(op, CallOp | EveryOp | LoopOp | RoundsOp):
+        if isinstance(op, CallOp | EveryOp | LoopOp | RoundsOp | AheadOp):
             called = op.callee.data if isinstance(op, CallOp) else op.name.removeprefix("rrt.")
             own = self.values[op.results[0]] if op.results else _unique(called, taken)
             self.names[op] = own

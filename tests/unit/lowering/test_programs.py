@@ -224,3 +224,32 @@ def test_the_header_names_source_and_group() -> None:
     assert "Pipeline `p`, process group `all` (1 process)." in docstring
     assert "from p.rpeg" in docstring
     assert program_of(module).process_count == 1
+
+
+WINDOW = (
+    ("lp_old = logprob(actor@i, y)", "prox = logprob(actor@i, y)\n    w = importance(prox, lp)"),
+    ("adv, lp_old,", "adv, prox, w,"),
+    ("generate(actor@i,", "generate(actor@[i-2..i],"),
+)
+AHEAD = """\
+    for i in run.loop():
+        for _ in y_buffer.ahead(i):
+            q = train.batch(size=4, order="shuffle", seed=0)
+            y, lp = actor_engine.generate(
+"""
+
+
+def test_samples_of_older_weights_fill_a_buffer_ahead() -> None:
+    text = text_of(compiled(source(*WINDOW)))
+    assert 'y_buffer = rt.TrajectoryBuffer(run, "y", capacity=3, max_lag=2, bound="strict")' in text
+    assert AHEAD in text
+    behind = "            y_buffer.put(y, lp)\n        y, lp = y_buffer.take(step=i)\n        r ="
+    assert behind in text
+
+
+@pytest.mark.parametrize("old_spans", ["mask", "drop", "regenerate"])
+def test_what_befalls_old_spans_is_the_buffers(old_spans: str) -> None:
+    said = f"bound=strict, overflow=resume, old_spans={old_spans}, dtype=fp32)"
+    resumed = ("max_tokens=8, dtype=fp32)", f"max_tokens=8, {said}")
+    text = text_of(compiled(source(*WINDOW, resumed)))
+    assert (f'old_spans="{old_spans}"' in text) == (old_spans != "regenerate")

@@ -3,11 +3,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
 from rpeg.frontend import load
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.rrt import CallOp, ProgramOp
+from rpeg.ir.rsched import TaskOp
 from rpeg.ir.text.sources import position_of
 from rpeg.ir.types.attributes import RecordAttr
 from rpeg.ir.vocabulary.settings import python_value
@@ -352,3 +353,33 @@ def test_the_program_of_the_source() -> None:
     start = one(module, CallOp)
     assert isinstance(start, CallOp)
     assert start.settings["source_sha256"] == module.attributes["rpeg.source_sha256"]
+
+
+COLLECT = """    r, y, lp = collect(groups=4, max_rounds=3) {
+      q = batch(train, size=4)
+      ys, lps = generate(actor@[i-2..i], q, n=2, max_tokens=8, dtype=fp32)
+      rs = score(correct, ys)
+      keep(rs, ys, lps, where=mixed)
+    }
+    prox = logprob(actor@i, y)
+    w = importance(prox, lp)
+"""
+
+
+def test_windows_inside_of_a_collect_are_refused() -> None:
+    text = grpo(("adv, lp_old,", "adv, prox, w,"))
+    lines = text.splitlines(keepends=True)
+    first = next(k for k, line in enumerate(lines) if "q = batch" in line)
+    text = "".join([*lines[:first], COLLECT, *lines[first + 4 :]])
+    assert refused(text) == [
+        f"{place(text, 'generate(')}: older weights inside of collect or every do not compile yet: "
+        "read @i"
+    ]
+
+
+def test_a_task_ahead_is_beside_its_generate() -> None:
+    module = run(parse(grpo()), *TO_L2)
+    task = next(op for op in module.walk() if isinstance(op, TaskOp) and op.label.data == "q")
+    task.properties["ahead"] = IntegerAttr(0, i64)
+    with pytest.raises(PassRefused, match="no generate behind it fills a buffer"):
+        run(module, PASS)

@@ -88,9 +88,9 @@ def test_it_needs_one_group() -> None:
     ]
 
 
-def edited(old: str, new: str) -> tuple[ModuleOp, list[str]]:
+def edited(old: str, new: str, *changes: tuple[str, str]) -> tuple[ModuleOp, list[str]]:
     """The printed schedule with an edit, and what the verifiers say of it."""
-    text = str(scheduled())
+    text = str(scheduled(*changes))
     assert old in text
     module, sources, problems = parse_module(text.replace(old, new), "p.mlir")
     assert module is not None, problems
@@ -153,3 +153,78 @@ def test_a_legal_swap_changes_the_program() -> None:
     assert before != after
     at = before.index("lp_old")
     assert after == [*before[:at], "lp_ref", "lp_old", *before[at + 2 :]]
+
+
+WINDOW = (
+    ("lp_old = logprob(actor@i, y)", "prox = logprob(actor@i, y)\n    w = importance(prox, lp)"),
+    ("adv, lp_old,", "adv, prox, w,"),
+    ("generate(actor@i,", "generate(actor@[i-2..i],"),
+)
+
+
+def tasks(module: ModuleOp) -> list[str]:
+    sequence = one(module, SequenceOp)
+    assert isinstance(sequence, SequenceOp)
+    return [f"{t.label.data} {t.ahead.value.data}" for t in sequence.tasks.values() if t.ahead]
+
+
+def test_samples_of_older_weights_are_made_as_far_ahead_as_the_window_reaches() -> None:
+    module = scheduled(*WINDOW)
+    assert tasks(module) == ["q 2", "y 2"]
+    assert order(module)[:3] == ["q", "y", "r"]
+    edges = {
+        (op.source.data, op.target.data): op.distance.value.data
+        for op in module.walk()
+        if isinstance(op, EdgeOp)
+    }
+    assert edges["publish_actor", "y"] == 3 and edges["q", "q"] == 1
+
+
+@pytest.mark.parametrize(
+    ("window", "found"),
+    [("actor@i-1", ["q 1", "y 1"]), ("actor@[i-3..i-1]", ["q 3", "y 3"]), ("actor@i", [])],
+)
+def test_one_version_is_a_window_too(window: str, found: list[str]) -> None:
+    change = ("generate(actor@i,", f"generate({window},")
+    assert tasks(scheduled(*WINDOW[:2], change)) == found
+
+
+def test_what_else_reads_the_prompts_is_refused() -> None:
+    greedy = "    y0, lp0 = generate(actor@i, q, n=1, max_tokens=8, temperature=0.0, dtype=fp32)\n"
+    text = grpo(*WINDOW, ("    r = score", f"{greedy}    r = score"))
+    assert refusals(parse(text), Annotate(), PASS) == [
+        f"{place(text, 'generate(actor@i,')}: it reads `q`, which is made 2 steps ahead for "
+        "samples of older weights: take the same window, or a batch of its own"
+    ]
+
+
+def test_batches_of_one_data_set_keep_their_order() -> None:
+    more = "    p = batch(train, size=4)  # again\n"
+    more += "    x, lx = generate(actor@i, p, n=2, max_tokens=8)\n"
+    text = grpo(*WINDOW, ("    r = score", f"{more}    r = score"))
+    assert refusals(parse(text), Annotate(), PASS) == [
+        f"{place(text, 'batch(train, size=4)  #')}: it reads on where a batch was taken 2 steps "
+        "ahead, for samples of older weights: give it data of its own"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "other", "said"),
+    [
+        ('"q" ahead 2', '"q" ahead 1', "`y` runs before `q`: it reads what the other makes"),
+        (
+            '"y" ahead 2',
+            '"y" ahead 3',
+            "`y` runs 3 steps ahead and finds `actor` 3 steps old, not 0 to 2",
+        ),
+        ('"r"', '"r" ahead 3', "`r` runs before `y`: it reads what the other makes"),
+        ('"y" ahead 2', '"y" ahead -1', "ahead -1: a task runs in its own step or before it"),
+    ],
+)
+def test_a_task_too_far_ahead_is_an_error(line: str, other: str, said: str) -> None:
+    _, found = edited(f"rsched.task {line}\n", f"rsched.task {other}\n", *WINDOW)
+    assert any(said in message for message in found), found
+
+
+def test_a_window_may_be_used_in_part() -> None:
+    assert edited("ahead 2", "ahead 1", *WINDOW)[1] == []

@@ -60,7 +60,7 @@ class Engine:
 @pytest.fixture
 def replay(tmp_path: Path) -> Any:
     save(Recording("p", [recorded()]), tmp_path)
-    run = SimpleNamespace(step=0, data_parallel=(1, 2))
+    run = SimpleNamespace(step=0, batch_step=0, data_parallel=(1, 2))
     return Replay(run, tmp_path)  # type: ignore[arg-type]
 
 
@@ -89,7 +89,7 @@ def test_a_share_of_the_rewards_in_the_order_of_the_calls(replay: Any) -> None:
 def test_other_prompts_and_other_steps_are_refused(replay: Any) -> None:
     with pytest.raises(ReplayFailure, match="`y` of step 1 was recorded for other prompts"):
         replay.completions(Engine(), prompts(0), SETTINGS, "fp32")
-    replay._run.step = 1
+    replay._run.batch_step = 1
     with pytest.raises(ReplayFailure, match="the recording ends after 1 steps"):
         replay.completions(Engine(), prompts(2), SETTINGS, "fp32")
 

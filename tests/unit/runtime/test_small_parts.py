@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 
-from rpeg.runtime.buffer import TrajectoryBuffer
 from rpeg.runtime.engine.decoding import chunks, length_class
 from rpeg.runtime.engine.embedded import cut
 from rpeg.runtime.engine.sampling import choose, distribution
-from rpeg.runtime.errors import StalenessExceeded
 from rpeg.runtime.groups import Groups
 from rpeg.runtime.layout import AdamW
 from rpeg.runtime.numerics.logits import VocabShard
-from rpeg.runtime.run import Run
 from rpeg.runtime.schedule import learning_rate
-from rpeg.runtime.trajectories import Trajectories
 
 
 @pytest.mark.parametrize(
@@ -75,19 +69,3 @@ def test_chunks_follow_the_prompt_alone() -> None:
 def test_text_ends_before_the_first_stop_string() -> None:
     assert cut("12;3#4", ("#", ";")) == "12"
     assert cut("12", ("#",)) == "12"
-
-
-def test_buffer_is_in_order_and_refuses_what_is_too_old(
-    run: Run, trajectories: Callable[[int], Trajectories]
-) -> None:
-    buffer = TrajectoryBuffer(run, capacity=2, max_lag=1, bound="strict")
-    first, second = trajectories(4), trajectories(8)
-    buffer.put(first, torch.ones(4))
-    buffer.put(second)
-    y, ones = buffer.take(step=1)
-    assert y is first and torch.equal(ones, torch.ones(4))
-    with pytest.raises(StalenessExceeded, match="2 versions old"):
-        buffer.take(step=2)
-    head = TrajectoryBuffer(run, capacity=1, max_lag=1, bound="head")
-    head.put(first)
-    assert head.take(step=5) == (first,)

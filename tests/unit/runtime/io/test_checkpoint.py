@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -142,3 +142,37 @@ def test_a_disk_that_refuses_is_a_failure_with_its_reason(
     with pytest.raises(CheckpointFailure, match="No space left on device"):
         save(folder, 40, State({"number": Number(40)}), keep=1)
     assert saved_steps(folder) == [10, 20, 30]
+
+
+class Shares:
+    """A part of which each of two shares holds its own; this process has both."""
+
+    def __init__(self, saves: tuple[int, int] | None) -> None:
+        self.saves = saves
+        self.loaded: list[dict[str, Any]] = []
+
+    def state_dict(self) -> dict[str, Any]:
+        assert self.saves is not None
+        return {"share": self.saves[0]}
+
+    def load_shares(self, states: Sequence[dict[str, Any]]) -> None:
+        self.loaded = list(states)
+
+
+def test_each_share_has_a_file_and_reads_all(tmp_path: Path) -> None:
+    state = State(shares={"y.buffer": Shares((0, 1))})
+    save(tmp_path, 10, state, keep=1)
+    assert (tmp_path / "step-000010" / "y.buffer.0-of-1.pt").is_file()
+    part = Shares(None)
+    assert restore(tmp_path, State(shares={"y.buffer": part})).step == 10
+    assert part.loaded == [{"share": 0}]
+
+
+def test_batches_ahead_are_never_left_behind(tmp_path: Path) -> None:
+    save(tmp_path, 10, State(shares={"y.buffer": Shares((0, 1))}), keep=2)
+    with pytest.raises(CheckpointFailure, match=r"sampled ahead \(y\.buffer\)"):
+        restore(tmp_path, State())
+    part = Shares(None)
+    save(tmp_path, 20, State(), keep=2)
+    assert restore(tmp_path, State(shares={"y.buffer": part})).step == 20
+    assert part.loaded == []
