@@ -93,11 +93,11 @@ def trainer() -> None:
     run.finish()
 
 
-def main() -> None:
-    pools = bounds()
-    (pool,) = (name for name, (a, b) in pools.items() if a <= int(os.environ["RANK"]) < b)
-    {"rollout": rollout, "trainer": trainer}[pool]()
+def pool_of_process() -> str:
+    rank = int(os.environ.get("RANK", "0"))
+    (pool,) = (name for name, (first, past) in bounds().items() if first <= rank < past)
+    return pool
 
 
 if __name__ == "__main__":
-    main()
+    {"rollout": rollout, "trainer": trainer}[pool_of_process()]()

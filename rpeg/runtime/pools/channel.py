@@ -56,7 +56,7 @@ class Channel:
             self._sender = Sender(title, self._connect, bound=1)
             run.connect(self._sender)
         else:
-            self._receiver = Receiver(title, self._connect, ahead=capacity - 1)
+            self._receiver = Receiver(title, self._connect, capacity=capacity)
             run.connect(self._receiver)
 
     def _connect(self) -> tuple[Wire, list[int]]:

@@ -5,6 +5,7 @@ Messages are kept in order. A thread that fails keeps its error for whoever uses
 
 from __future__ import annotations
 
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
@@ -14,6 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from rpeg.runtime.errors import RuntimeFailure
+from rpeg.runtime.pools.admission import Queue
 from rpeg.runtime.pools.wire import Wire, pack, unpack
 
 END = "rpeg/end"
@@ -120,13 +122,14 @@ class Sender(Courier):
 
 
 class Receiver(Courier):
-    """Receives one message of each of several processes at a time; `ahead` of them may wait here
-    to be taken, beside the one that is waited for.
+    """Receives one message of each of several processes at a time: at most `capacity` times until
+    they are taken, the time that is on its way included.
     """
 
-    def __init__(self, name: str, connect: Connect, *, ahead: int | None = None) -> None:
-        self._ahead = ahead
-        self._arrived: deque[list[Any]] = deque()
+    def __init__(self, name: str, connect: Connect, *, capacity: int = sys.maxsize) -> None:
+        self._arrived = Queue[list[Any]](capacity)
+        self._taken = 0
+        self._came = 0
         self._waiting = False
         self._over = False
         super().__init__(name, connect)
@@ -137,13 +140,13 @@ class Receiver(Courier):
         Raises RuntimeFailure if none will come.
         """
         with self._changed:
-            self._waiting = True
+            self._waiting = self._arrived.empty
             self._changed.notify_all()
-            self._wait(lambda: bool(self._arrived) or self._over)
-            self._waiting = False
-            if not self._arrived:
+            self._wait(lambda: not self._arrived.empty or self._over)
+            if self._arrived.empty:
                 raise RuntimeFailure(f"{self.name}: the other pool's program has ended before")
-            return self._arrived.popleft()
+            self._taken += 1
+            return self._arrived.take(self._taken - 1)
 
     def _work(self, wire: Wire, others: list[int]) -> None:
         while others:
@@ -156,10 +159,13 @@ class Receiver(Courier):
         self.ended()
 
     def arrived(self, messages: list[Any]) -> None:
-        """Keeps the messages of one round to be taken; in the thread."""
+        """Keeps the messages of one time, unless nobody will take them; in the thread."""
         with self._changed:
-            self._arrived.append(messages)
-            self._changed.notify_all()
+            if not self._ending:
+                self._arrived.put(self._came, messages)
+                self._came += 1
+                self._waiting = False
+                self._changed.notify_all()
 
     def ended(self) -> None:
         """Nothing more will come; in the thread."""
@@ -168,6 +174,5 @@ class Receiver(Courier):
             self._changed.notify_all()
 
     def _has_room(self) -> bool:
-        if self._ahead is None or self._ending:
-            return True
-        return len(self._arrived) < self._ahead + self._waiting
+        ahead = len(self._arrived) < self._arrived.capacity - 1
+        return ahead or self._waiting or self._ending

@@ -139,7 +139,7 @@ def couriers(capacity: int, hose: Hose) -> tuple[Sender, Receiver]:
     receiver = Receiver(
         "receiver",
         lambda: (hose, [0]),  # type: ignore[arg-type, return-value]
-        ahead=capacity - 1,
+        capacity=capacity,
     )
     return sender, receiver
 

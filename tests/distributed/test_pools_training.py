@@ -1,0 +1,100 @@
+"""Training with the engine up to two steps ahead, in one pool and in two: bounds, kills, parity."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rpeg.runtime.state.ledger import committed, expand
+
+pytestmark = pytest.mark.slow
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+STEPS, WINDOW = 8, 2
+
+
+def train(
+    folder: Path, pools: str, *, restarts: int = 0, **environment: str
+) -> list[dict[str, Any]]:
+    """The steps that a run logged."""
+    processes = sum(int(item.split(":")[1]) for item in pools.split(","))
+    launcher = [sys.executable, "-m", "rpeg.runtime.launch", f"--nproc-per-node={processes}"]
+    settings = ["--standalone", f"--max-restarts={restarts}", "--monitor-interval=0.1"]
+    run = folder / pools.replace(",", "-").replace(":", "")
+    always = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "POOLS": pools}
+    done = subprocess.run(
+        [*launcher, *settings, HERE / "pools_training.py"],
+        cwd=folder,
+        env=os.environ | always | {"RPEG_RUN_DIR": str(run)} | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    metrics = lines(run / "metrics.jsonl")
+    assert [line["step"] for line in metrics] == list(range(1, STEPS + 1))
+    assert json.loads((run / "run.json").read_text())["attempt"] == 1 + restarts
+    check_books(run)
+    return metrics
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def check_books(run: Path) -> None:
+    """Each step and each sample was trained on once, in order, and none too old."""
+    counted = committed(run / "ledger.jsonl")
+    assert [line["step"] for line in counted] == list(range(1, STEPS + 1))
+    used = [i for line in counted for i in expand(line["ids"])]
+    assert used == [(k, s) for k in range(4 * STEPS) for s in range(4)]
+    for step in range(1, STEPS + 1):
+        rollouts = lines(run / "rollouts" / f"step-{step:06d}.jsonl")
+        assert len(rollouts) == 16
+        assert all(0 <= r["lag"] <= WINDOW for r in rollouts)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    rows = [json.dumps({"prompt": f"{k}{k + 1}{k}=", "answer": ""}) + "\n" for k in range(8)]
+    (tmp_path / "rows.jsonl").write_text("".join(rows))
+    return tmp_path
+
+
+def test_a_killed_engine_and_the_newest_weights(folder: Path) -> None:
+    metrics = train(folder, "rollout:1,trainer:2", restarts=1, DIE="0", DIE_IN="6")
+    for line in metrics:
+        assert 0 <= line["version/actor"] < line["step"]
+        assert line["lag/max"] <= WINDOW
+        assert {"time/generate", "time/wait_actor", "time/take_y"} <= line.keys()
+
+
+def test_a_killed_trainer_and_the_oldest_weights(folder: Path) -> None:
+    metrics = train(
+        folder,
+        "rollout:2,trainer:2",
+        restarts=1,
+        DIE="3",
+        DIE_IN="5",
+        TP="trainer",
+        RPEG_VERSIONS="oldest",
+    )
+    resumed = 4
+    expected = [max(0, i - WINDOW) if i < resumed else max(resumed, i - WINDOW) for i in range(8)]
+    assert [line["version/actor"] for line in metrics] == expected
+
+
+def test_two_pools_train_what_one_pool_does(folder: Path) -> None:
+    """Bit by bit, where both sample from the oldest weights of the window."""
+    one = train(folder, "all:1")
+    two = train(folder, "rollout:1,trainer:1", RPEG_VERSIONS="oldest")
+    same = ("hash/weights", "hash/samples", "loss", "grad_norm", "reward/r", "lag/max", "tokens")
+    for name in same:
+        assert [line[name] for line in one] == [line[name] for line in two], name
