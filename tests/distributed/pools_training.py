@@ -1,7 +1,6 @@
-"""Programs that train a model up to two steps behind: in one pool, or in a pool that samples and
-one that trains.
+"""Programs that train a model up to two steps behind: in a pool that samples and one that trains.
 
-POOLS names the pools (`all:1`, or `rollout:1,trainer:2`), TP the pool whose processes share the
+POOLS names the pools (`rollout:1,trainer:2`), TP the pool whose processes share the
 model. With DIE, that process is killed in step DIE_IN of the first attempt.
 """
 
@@ -32,7 +31,7 @@ def start(pool: str) -> tuple[rt.Run, rt.Groups]:
         source_sha256="0",
         pools=pools,
         pool=pool,
-        home="all" if "all" in pools else "trainer",
+        home="trainer",
     )
     width = len(range(*pools[pool]))
     return run, run.groups(
@@ -112,27 +111,5 @@ def trainer() -> None:
     run.finish()
 
 
-def alone() -> None:
-    run, groups = start("all")
-    actor = trained(run, groups)
-    train = rt.PromptData(run, "train", source="rows.jsonl")
-    weights = rt.LatestWeights(run, actor)
-    engine = rt.EmbeddedEngine(run, actor, groups=groups)
-    buffer = rt.TrajectoryBuffer(run, "y", capacity=WINDOW + 1, max_lag=WINDOW, bound="strict")
-    run.restore()
-    weights.publish(actor)
-    engine.swap_weights(weights)
-    for i in run.loop():
-        for _ in buffer.ahead(i):
-            buffer.put(*sample(engine, train.batch(size=4)))
-        y, lp = buffer.take(step=i)
-        train_on(run, actor, y, lp)
-        weights.publish(actor)
-        engine.swap_weights(weights)
-        if run.every(i, steps=2):
-            run.checkpoint(keep=2)
-    run.finish()
-
-
 if __name__ == "__main__":
-    {"rollout": rollout, "trainer": trainer, "all": alone}[pool_of_process()]()
+    {"rollout": rollout, "trainer": trainer}[pool_of_process()]()

@@ -1,4 +1,4 @@
-"""Training with the engine up to two steps ahead, in one pool and in two: bounds, kills, parity."""
+"""Training with the engine up to two steps ahead in a pool of its own: bounds, kills."""
 
 from __future__ import annotations
 
@@ -89,12 +89,3 @@ def test_a_killed_trainer_and_the_oldest_weights(folder: Path) -> None:
     resumed = 4
     expected = [max(0, i - WINDOW) if i < resumed else max(resumed, i - WINDOW) for i in range(8)]
     assert [line["version/actor"] for line in metrics] == expected
-
-
-def test_two_pools_train_what_one_pool_does(folder: Path) -> None:
-    """Bit by bit, where both sample from the oldest weights of the window."""
-    one = train(folder, "all:1")
-    two = train(folder, "rollout:1,trainer:1", RPEG_VERSIONS="oldest")
-    same = ("hash/weights", "hash/samples", "loss", "grad_norm", "reward/r", "lag/max", "tokens")
-    for name in same:
-        assert [line[name] for line in one] == [line[name] for line in two], name
