@@ -12,7 +12,7 @@ from rpeg.frontend.grammar import keywords
 from rpeg.frontend.recovery import REGIONS
 from rpeg.ir.base import RpegOp
 from rpeg.ir.declared import declarations, symbol_name
-from rpeg.ir.ops.declare import PipelineOp
+from rpeg.ir.ops.declare import ExpectOp, PipelineOp
 from rpeg.ir.ops.fuse import FuseOp
 from rpeg.ir.ops.plan import PoolOp
 from rpeg.ir.ops.sampling import GetOp, StaleOp
@@ -51,6 +51,7 @@ class Names:
         for name, stage in stages(pipeline).items():  # first: plans call them by these names
             if name and state_key(stage.results[0].type) is None:
                 self._give(stage.results[0], name)
+        self._expected = _numbered(self._targets(pipeline))
         for op in pipeline.walk():
             if isinstance(op, RpegOp) and not isinstance(op, GetOp | FuseOp):
                 for result in op.results:
@@ -74,9 +75,15 @@ class Names:
             case _:
                 return ast.Ref(self._names[value])
 
+    def _targets(self, pipeline: PipelineOp) -> list[str]:
+        """What expectations name, apart from stages and declarations."""
+        targets = (op.target.data for op in pipeline.walk() if isinstance(op, ExpectOp))
+        return [name for name in targets if name not in self._taken]
+
     def _result(self, result: SSAValue, op: RpegOp) -> None:
         if result not in self._names and state_key(result.type) is None:
-            self._give(result, result.name_hint or op.SURFACE or "value")
+            hint = result.name_hint or ""
+            self._give(result, self._expected.pop(hint, hint) or op.SURFACE or "value")
 
     def _give(self, value: SSAValue, wanted: str) -> None:
         legal = _ILLEGAL.sub("_", wanted)
@@ -88,6 +95,12 @@ class Names:
         self._names[value] = name
         if name != wanted:
             self.renamed[wanted] = name
+
+
+def _numbered(names: Iterable[str]) -> dict[str, str]:
+    """Names such as `acc_2`, by the hint that xDSL keeps of them: `acc`."""
+    pairs = ((SSAValue.extract_valid_name(name), name) for name in names)
+    return {hint: name for hint, name in pairs if hint != name}
 
 
 def _fixed(pipeline: PipelineOp) -> Iterable[str]:

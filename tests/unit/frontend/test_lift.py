@@ -119,3 +119,11 @@ def test_printed_forms_are_one_module() -> None:
         again, _, problems = parse_module(mlir(module, generic), "f")
         assert again is not None, problems
         assert again.is_structurally_equivalent(module)
+
+
+def test_expected_names_keep_their_number() -> None:
+    """xDSL's hints lose the number of `acc_2`, which an expectation calls the value by."""
+    source = (EXAMPLES[0].parent / "dapo.rpeg").read_text(encoding="utf-8")
+    text = source.replace("acc, ", "acc_2, ").replace("expect acc =", "expect acc_2 =")
+    law(text)
+    assert "expect acc_2 =" in loaded(text)[1]

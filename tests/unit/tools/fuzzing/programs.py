@@ -1,6 +1,6 @@
 """Random programs without errors: the examples and the mended files of the rules, edited at random.
 
-An edit that breaks a rule is taken back, so what is left is well typed.
+An edit that breaks a rule is not made, so every program is well typed.
 """
 
 from __future__ import annotations
@@ -8,33 +8,53 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cache
+
+from xdsl.dialects.builtin import ModuleOp
 
 from rpeg.frontend import ast, load
 from rpeg.frontend.render import render
 from rpeg.ir.text.diagnostics import has_errors
+from rpeg.ir.text.sources import Sources
 from tests.unit.tools.fuzzing.corpus import seeds
-from tests.unit.tools.fuzzing.trees import Unchanged, nodes, pick, put, renamed
+from tests.unit.tools.fuzzing.trees import TRIES, Unchanged, nodes, pick, put, renamed
+
+WALK = 5
+"""Programs of one walk."""
 
 
-def program(number: int, draw: random.Random) -> str:
-    """A text without errors; numbers go round the files that it may come from."""
+@dataclass(frozen=True)
+class Program:
+    """A text without errors, with what it reads as."""
+
+    text: str
+    file: ast.File
+    module: ModuleOp
+    sources: Sources
+
+
+def walk(number: int, draw: random.Random) -> Iterator[Program]:
+    """WALK programs, each an edit from the one before; numbers go round the files to start from."""
     held = seeds("rpeg")[number % len(seeds("rpeg"))].content
     assert isinstance(held, ast.File)
-    for _ in range(draw.randint(1, 4)):
-        held = _edited(held, draw)
-    return render(held)
+    for _ in range(WALK):
+        program = _edited(held, draw)
+        yield program
+        held = program.file
 
 
-def _edited(file: ast.File, draw: random.Random) -> ast.File:
-    """The file after one edit, or as it was if that broke it."""
-    try:
-        made = draw.choice(EDITS)(file, draw)
-    except Unchanged:
-        return file
-    found = load(render(made), "f")
-    return file if found.module is None or has_errors(found.diagnostics) else made
+def _edited(file: ast.File, draw: random.Random) -> Program:
+    """The file after one edit that leaves it without errors."""
+    for _ in range(TRIES):
+        with suppress(Unchanged):
+            made = draw.choice(EDITS)(file, draw)
+            text = render(made)
+            found = load(text, "f")
+            if found.module is not None and not has_errors(found.diagnostics):
+                return Program(text, made, found.module, found.sources)
+    raise AssertionError(f"{TRIES} edits broke it:\n{render(file)}")
 
 
 def words(text: str) -> Iterator[str]:
