@@ -35,6 +35,8 @@ class Instruction:
     """It takes values by keyword under any name."""
     results: tuple[str, ...] = ()
     """Classes of what it returns."""
+    open: bool = False
+    """What it returns is what was put in elsewhere: the call says its classes, behind `gives`."""
 
     def gives(self, things: int) -> list[str]:
         """Classes of what it returns for so many positional values."""
@@ -54,7 +56,10 @@ _SAMPLING = ("n", "max_tokens", "temperature", "max_turns", "seed")
 _ROWS = (
     # the run
     Instruction(
-        "start", settings=("pipeline", "steps", "processes", "source_sha256"), results=("Run",)
+        "start",
+        settings=("pipeline", "steps", "processes", "source_sha256"),
+        optional=("pools", "pool", "home"),
+        results=("Run",),
     ),
     Instruction("groups", "Run", settings=("layout",), results=("Groups",)),
     Instruction("restore", "Run"),
@@ -83,6 +88,9 @@ _ROWS = (
         optional=("source", "micro_batch"),
         keywords=("source", "groups"),
         results=("FrozenModel",),
+    ),
+    Instruction(
+        "SampledModel", "", ("Run", "Name"), settings=("source",), results=("SampledModel",)
     ),
     Instruction("share_tokenizer", "", (ANY,), more=ANY),
     Instruction(
@@ -128,7 +136,21 @@ _ROWS = (
     Instruction("Scalar", "", ("Run", "Name"), settings=("init",), results=("Scalar",)),
     Instruction("LatestWeights", "", ("Run", "Trainer"), results=("LatestWeights",)),
     Instruction(
-        "EmbeddedEngine", "", ("Run", "Trainer"), keywords=("groups",), results=("EmbeddedEngine",)
+        "SentWeights", "", ("Run", "Trainer"), settings=("target",), results=("SentWeights",)
+    ),
+    Instruction(
+        "ReceivedWeights",
+        "",
+        ("Run", "SampledModel"),
+        settings=("source", "window"),
+        results=("ReceivedWeights",),
+    ),
+    Instruction(
+        "EmbeddedEngine",
+        "",
+        ("Run", "Trainer | SampledModel"),
+        keywords=("groups",),
+        results=("EmbeddedEngine",),
     ),
     Instruction(
         "TrajectoryBuffer",
@@ -139,6 +161,14 @@ _ROWS = (
         results=("TrajectoryBuffer",),
     ),
     Instruction(
+        "Channel",
+        "",
+        ("Run", "Name"),
+        settings=("source", "target", "capacity"),
+        optional=("max_lag", "bound"),
+        results=("Channel",),
+    ),
+    Instruction(
         "Collect",
         "",
         ("Run", "Name"),
@@ -147,7 +177,9 @@ _ROWS = (
     ),
     # weights on their way to an engine
     Instruction("publish", "LatestWeights", ("Trainer",)),
-    Instruction("swap_weights", "EmbeddedEngine", ("LatestWeights",)),
+    Instruction("publish", "SentWeights", ("Trainer",)),
+    Instruction("wait", "ReceivedWeights", settings=("step",), keywords=("step",)),
+    Instruction("swap_weights", "EmbeddedEngine", ("LatestWeights | ReceivedWeights",)),
     Instruction("reset_prefix_cache", "EmbeddedEngine"),
     # the step
     Instruction("batch", "PromptData", settings=("size", "order", "seed"), results=("Prompts",)),
@@ -169,6 +201,8 @@ _ROWS = (
         keywords=("step",),
         results=("Trajectories", "TokenField"),
     ),
+    Instruction("put", "Channel", more=ANY),
+    Instruction("take", "Channel", settings=("step",), keywords=("step",), open=True),
     Instruction(
         "keep",
         "Collect",
@@ -346,6 +380,9 @@ RECORDS: Mapping[str, tuple[str, ...]] = {
     "AdamW": ("lr", "beta1", "beta2", "weight_decay", "grad_clip", "warmup", "schedule"),
 }
 """Classes of the runtime that stand as the value of a setting, with their fields."""
+
+TABLES: tuple[str, ...] = ("pools",)
+"""Records that a program writes as a dictionary of pairs of numbers, under names of their own."""
 
 PAIRS: Mapping[str, tuple[str, ...]] = {"constant": ("tokens",)}
 """Records that a program writes as a pair of their word and their one field."""

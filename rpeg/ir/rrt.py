@@ -56,6 +56,8 @@ from rpeg.ir.rules import violations
 from rpeg.ir.rules.program import (
     cache_violations,
     name_violations,
+    pool_violations,
+    pools_of,
     setting_violations,
     thing_violations,
 )
@@ -113,8 +115,9 @@ class CallOp(CheckedOp):
         settings: Mapping[str, Attribute] | None = None,
         keywords: Mapping[str, SSAValue] | None = None,
         receiver: SSAValue | None = None,
+        gives: Sequence[str] = (),
     ) -> Self:
-        """A call; result classes come from the instruction."""
+        """A call; result classes come from the instruction, those of an open one are given."""
         named = dict(keywords or {})
         owner = class_of(receiver) if receiver is not None else ""
         row = INSTRUCTIONS.get((owner, callee))
@@ -127,7 +130,7 @@ class CallOp(CheckedOp):
             operands=[*([receiver] if receiver is not None else []), *things, *named.values()],
             properties=properties,
             attributes=dict(settings or {}),
-            result_types=[ObjectType.of(c) for c in (row.gives(len(things)) if row else ())],
+            result_types=[ObjectType.of(c) for c in _result_classes(row, len(things), gives)],
         )
 
     @property
@@ -175,7 +178,7 @@ class CallOp(CheckedOp):
         yield from cache_violations(self)
         yield from layout_violations(self)
         found = [class_of(r) for r in self.results]
-        gives = row.gives(len(self.things))
+        gives = _result_classes(row, len(self.things), found)
         if found != gives:
             wanted = ", ".join(gives) or "nothing"
             yield Violation(
@@ -210,7 +213,12 @@ class CallOp(CheckedOp):
 
         parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, argument)
         settings = parser.parse_optional_attr_dict()
-        op = cls.of(callee, things, settings, named, receiver)
+        gives: list[str] = []
+        if parser.parse_optional_keyword("gives"):
+            gives = parser.parse_comma_separated_list(
+                parser.Delimiter.NONE, parser.parse_identifier
+            )
+        op = cls.of(callee, things, settings, named, receiver, gives)
         if op.instruction is None:
             parser.raise_error(op._unknown(), start, end)
         return op
@@ -231,6 +239,15 @@ class CallOp(CheckedOp):
         if self.settings:
             printer.print_string(" ")
             printer.print_attr_dict(self.settings)
+        if self.instruction is not None and self.instruction.open:
+            printer.print_string(f" gives {', '.join(map(class_of, self.results))}")
+
+
+def _result_classes(row: Instruction | None, things: int, given: Sequence[str]) -> list[str]:
+    """Classes of what a call of so many positional values returns."""
+    if row is None:
+        return []
+    return [*given] if row.open else row.gives(things)
 
 
 @irdl_op_definition
@@ -420,6 +437,13 @@ class ProgramOp(CheckedOp):
         return first if isinstance(first, CallOp) and first.callee.data == "start" else None
 
     @property
+    def ranks(self) -> range:
+        """Its processes, by their numbers in the launch."""
+        table = self.start.settings.get("pools") if self.start is not None else None
+        bounds = pools_of(table).get(self.pool.data) if table is not None else None
+        return range(*bounds) if bounds is not None else range(self.process_count)
+
+    @property
     def process_count(self) -> int:
         """Processes of the group."""
         return int(self.processes.value.data)
@@ -432,11 +456,7 @@ class ProgramOp(CheckedOp):
             yield Violation("start-first", 'a program begins with rrt.call "start"')
             return
         yield from name_violations(self)
-        held = self.start.settings.get("processes")
-        started = held.value.data if isinstance(held, IntegerAttr) else held
-        if started != self.process_count:
-            text = f"the program is for {self.process_count} processes, its start says {started}"
-            yield Violation("process-count", text)
+        yield from pool_violations(self, self.start)
         if len(loops) == 1:
             yield from order_violations(self, loops[0])
 

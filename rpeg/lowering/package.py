@@ -1,4 +1,4 @@
-"""The package that `rpeg compile` writes: a program, and what launches, explains and lists it."""
+"""The package that `rpeg compile` writes: programs, and what launches, explains and lists them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import os
 import shlex
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,14 @@ from xdsl.dialects.builtin import ModuleOp
 import rpeg
 from rpeg.ir.rrt import ProgramOp
 from rpeg.ir.vocabulary.settings import python_value
-from rpeg.lowering.python import Origin, pipeline_name, program_text
+from rpeg.lowering.python import (
+    ENTRY,
+    Origin,
+    entry_text,
+    file_name,
+    pipeline_name,
+    program_text,
+)
 
 
 class CannotWrite(Exception):
@@ -41,49 +48,65 @@ def programs(module: ModuleOp) -> list[ProgramOp]:
 
 
 def package(module: ModuleOp, origin: Origin, root: str) -> Package:
-    """The package of a verified L3 module of one program.
+    """The package of a verified L3 module of one pipeline.
 
     `root` is where relative sources are found, seen from the package.
     """
-    (program,) = programs(module)
+    made = programs(module)
+    entry = {} if len(made) == 1 else {ENTRY: entry_text(made, origin)}
     return Package(
         {
-            _file_name(program): program_text(program, origin),
-            "plan.json": _plan(program, origin),
+            **entry,
+            **{file_name(program): program_text(program, origin) for program in made},
+            "plan.json": _plan(made, origin),
             "program.mlir": str(module) + "\n",
-            "launch.sh": _launch(program, root),
-            "README.md": _readme(program, origin),
+            "launch.sh": _launch(made, root),
+            "README.md": _readme(made, origin),
         }
     )
 
 
-def _file_name(program: ProgramOp) -> str:
-    return f"program_{program.pool.data}.py"
+def processes(module: ModuleOp) -> int:
+    """How many processes the programs of a verified L3 module take together."""
+    return sum(program.process_count for program in programs(module))
 
 
-def _plan(program: ProgramOp, origin: Origin) -> str:
-    assert program.start is not None
+def counted(number: int) -> str:
+    """`1 process`, `2 processes`."""
+    return f"{number} process{'es' if number != 1 else ''}"
+
+
+def _plan(made: Sequence[ProgramOp], origin: Origin) -> str:
+    start = made[0].start
+    assert start is not None
     plan = {
         "rpeg": rpeg.__version__,
-        "pipeline": pipeline_name(program),
-        "steps": python_value(program.start.settings.get("steps")),
+        "pipeline": pipeline_name(made[0]),
+        "steps": python_value(start.settings.get("steps")),
         "source": {"file": origin.source, "sha256": origin.sha256},
-        "programs": [
-            {
-                "pool": program.pool.data,
-                "file": _file_name(program),
-                "processes": program.process_count,
-            }
-        ],
+        "programs": [_entry(program, several=len(made) > 1) for program in made],
     }
     return json.dumps(plan, indent=2) + "\n"
 
 
-def _launch(program: ProgramOp, root: str) -> str:
-    count = program.process_count
+def _entry(program: ProgramOp, *, several: bool) -> dict[str, object]:
+    """Of one among several with its first and last process."""
+    ranks = {"ranks": [program.ranks[0], program.ranks[-1]]} if several else {}
+    return {
+        "pool": program.pool.data,
+        "file": file_name(program),
+        "processes": program.process_count,
+        **ranks,
+    }
+
+
+def _launch(made: Sequence[ProgramOp], root: str) -> str:
+    count = sum(program.process_count for program in made)
+    what = "the program" if len(made) == 1 else f"the programs of {len(made)} pools"
+    file = file_name(made[0]) if len(made) == 1 else ENTRY
     return f"""#!/usr/bin/env bash
-# Runs the program on this machine, in {count} process{"es" if count != 1 else ""}.
-#   RPEG_RUN_DIR  where the run's files go       (default: runs/{pipeline_name(program)})
+# Runs {what} on this machine, in {counted(count)}.
+#   RPEG_RUN_DIR  where the run's files go       (default: runs/{pipeline_name(made[0])})
 #   RPEG_SEED     the run's seed                 (default: 0)
 #   RPEG_ROOT     where relative sources are     (default: where the pipeline's file was)
 #   PYTHON        the interpreter with rpeg[run] (default: python3)
@@ -92,23 +115,27 @@ here=$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)
 export RPEG_ROOT=${{RPEG_ROOT:-"$here"/{shlex.quote(root)}}}
 export OMP_NUM_THREADS=${{OMP_NUM_THREADS:-1}}
 exec "${{PYTHON:-python3}}" -m rpeg.runtime.launch --standalone --nproc-per-node {count} \\
-  "$here/{_file_name(program)}" "$@"
+  "$here/{file}" "$@"
 """
 
 
-def _readme(program: ProgramOp, origin: Origin) -> str:
-    return f"""# {pipeline_name(program)}
+def _readme(made: Sequence[ProgramOp], origin: Origin) -> str:
+    files = [f"| `{file_name(p)}` | the program of process group `{p.pool.data}` |" for p in made]
+    if len(made) > 1:
+        files.insert(0, f"| `{ENTRY}` | starts in each process the program of its group |")
+    listed = "\n".join(files)
+    return f"""# {pipeline_name(made[0])}
 
 Generated by rpeg {rpeg.__version__}. It needs `rpeg[run]`, and nothing of the compiler.
 
 | file | what it is |
 |---|---|
-| `{_file_name(program)}` | the program of process group `{program.pool.data}` |
-| `launch.sh` | runs it on this machine; its head says what the environment may set |
-| `program.mlir` | the same program as L3 IR: edit it and compile it again |
-| `plan.json` | the same facts for tools; the program does not read it |
+{listed}
+| `launch.sh` | runs this on this machine; its head says what the environment may set |
+| `program.mlir` | the same as L3 IR: edit it and compile it again |
+| `plan.json` | the same facts for tools; no program reads it |
 
-The program is yours to edit: each stage of the step is a call with its settings. Change a
+All of it is yours to edit: each stage of the step is a call with its settings. Change a
 coefficient, delete a model and its uses, add a print. SHA-256 of the source's
 canonical form: `{origin.sha256}`.
 """

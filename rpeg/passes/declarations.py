@@ -7,13 +7,19 @@ from xdsl.ir import Attribute, SSAValue
 
 from rpeg.ir.declared import declaration
 from rpeg.ir.ops.declare import DataOp, DeclareOp, ModelOp, StateOp, VerifierOp
-from rpeg.ir.ops.movement import PublishOp, model_of
-from rpeg.ir.ops.sampling import GenerateOp, LogprobOp, ValuesOp
+from rpeg.ir.ops.movement import PublishOp, model_of, pool_of
+from rpeg.ir.ops.sampling import GenerateOp, GetOp, LogprobOp, ValuesOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.rrt import CallOp, class_of
 from rpeg.ir.stages import stages
 from rpeg.ir.types.attributes import RecordAttr, plain
-from rpeg.ir.types.values import TrajectoriesType
+from rpeg.ir.types.values import (
+    CursorType,
+    OptimizerType,
+    StateType,
+    TrajectoriesType,
+    WeightsType,
+)
 from rpeg.passes.layouts import bound_of
 from rpeg.passes.programs import Cannot, Program
 
@@ -29,7 +35,7 @@ class Declarations:
     def __init__(self, program: Program, step: StepOp) -> None:
         self.program = program
         self.step = step
-        self.stages = list(stages(step).values())
+        self.stages = [op for op in stages(step).values() if program.place.runs(op)]
         self.initial: dict[str, SSAValue] = {}
         """The initial weights of trained models that others start from, by the trained one."""
 
@@ -51,15 +57,54 @@ class Declarations:
         made.results[0].name_hint = op.title
         self.program.objects[op.title] = made.results[0]
 
-    def engine(self, op: PublishOp) -> None:
-        """The register of published weights and the engine that reads it."""
-        program, model = self.program, model_of(op) or ""
-        trainer = program.declared(model)
-        register = program.call(op, "LatestWeights", program.run, trainer)
-        engine = program.call(
-            op, "EmbeddedEngine", program.run, trainer, keywords={"groups": program.groups[model]}
+    def needed(self, op: DeclareOp) -> bool:
+        """Whether the program has an object for a declaration: a pool's tasks read it."""
+        return op.used() if not self.program.place.several else op.title in self._mentioned()
+
+    def _mentioned(self) -> set[str]:
+        """The names of what this pool's tasks read, and whose tokens its models read."""
+        here = (op for op in self.step.body.block.ops if self.program.place.runs(op))
+        values = (v for op in here for inner in op.walk() for v in inner.operands)
+        return {name for v in values if (name := _declared_by(v))} | self._readers().keys()
+
+    def publishing(self, op: PublishOp) -> None:
+        """What a publish takes on this pool: a register, and where it arrives an engine."""
+        program, model, pool = self.program, model_of(op) or "", pool_of(op) or ""
+        if program.place.several and not program.place.at_home:
+            if pool == program.place.pool:
+                self._engine(op, model, self._received(op, model), f"{model}_weights")
+        elif program.place.several and pool != program.place.pool:
+            self._sent(op, model, pool)
+        elif model not in program.engines:
+            register = program.call(op, "LatestWeights", program.run, program.declared(model))
+            title = "local_weights" if program.place.several else "weights"
+            self._engine(op, model, register, f"{model}_{title}")
+
+    def _sent(self, op: PublishOp, model: str, pool: str) -> None:
+        program = self.program
+        target = {"target": StringAttr(pool)}
+        made = program.call(
+            op, "SentWeights", program.run, program.declared(model), settings=target
         )
-        register.results[0].name_hint = f"{model}_weights"
+        made.results[0].name_hint = f"{model}_weights"
+        program.sent[model, pool] = made.results[0]
+
+    def _received(self, op: PublishOp, model: str) -> CallOp:
+        program = self.program
+        generates = [g for g in self.stages if isinstance(g, GenerateOp) and model_of(g) == model]
+        windows = (g.weights.type for g in generates)
+        widest = max(t.lag[1] for t in windows if isinstance(t, WeightsType))
+        settings = {"source": StringAttr(program.place.home), "window": plain(widest)}
+        sampled = program.declared(model)
+        return program.call(op, "ReceivedWeights", program.run, sampled, settings=settings)
+
+    def _engine(self, op: PublishOp, model: str, register: CallOp, title: str) -> None:
+        """The engine that reads a register."""
+        program = self.program
+        groups = {"groups": program.groups[model]}
+        sampled = program.declared(model)
+        engine = program.call(op, "EmbeddedEngine", program.run, sampled, keywords=groups)
+        register.results[0].name_hint = title
         engine.results[0].name_hint = f"{model}_engine"
         program.registers[model], program.engines[model] = register.results[0], engine.results[0]
 
@@ -72,7 +117,7 @@ class Declarations:
     def _readers(self) -> dict[str, list[str]]:
         """By policy: the models of other sources that read its trajectories."""
         found: dict[str, list[str]] = {}
-        for op in self.step.walk():
+        for op in self.stages:
             y = op.operands[1].type if isinstance(op, LogprobOp | ValuesOp) else None
             reader = model_of(op) or ""
             if isinstance(y, TrajectoriesType) and self._source(reader) != self._source(y.owner):
@@ -81,7 +126,7 @@ class Declarations:
         return found
 
     def _source(self, name: str) -> str | None:
-        """Where a model's tokenizer comes from."""
+        """Where a model's tokenizer comes from, and its weights unless it is trained."""
         model = declaration(self.step, name)
         assert isinstance(model, ModelOp), "a verified stage works with a declared model"
         return model.uri if model.initial is None else self._source(model.initial)
@@ -125,7 +170,19 @@ class Declarations:
             raise Cannot(op, f"`{op.title}`: adapters (lora) do not compile yet")
         if op.float_of("router_aux"):
             raise Cannot(op, f"`{op.title}`: router_aux does not compile yet: models are dense")
-        return self._frozen(op) if op.optim is None else self._trainer(op, op.optim)
+        if op.optim is None:
+            return self._frozen(op)
+        away = self.program.place.several and not self.program.place.at_home
+        return self._sampled(op) if away else self._trainer(op, op.optim)
+
+    def _sampled(self, op: ModelOp) -> CallOp:
+        """A model that another pool trains."""
+        return self._called(op, "SampledModel", {"source": self._text(op)})
+
+    def _text(self, op: ModelOp) -> StringAttr | None:
+        """The source of a model's initial weights, outside the file."""
+        source = self._source(op.title)
+        return None if source is None else StringAttr(source)
 
     def _frozen(self, op: ModelOp) -> CallOp:
         return self.program.call(
@@ -137,15 +194,19 @@ class Declarations:
                 "name": StringAttr(op.title),
                 "role": op.form,
                 "dtype": op.dtype,
-                "source": op.source if op.initial is None else None,
+                "source": self._text(op) if self._alone(op) else None,
                 "micro_batch": self._micro_batch(op),
             },
         )
 
+    def _alone(self, op: ModelOp) -> bool:
+        """Whether a model is loaded from its source, rather than from a model of the program."""
+        return op.initial is None or (self.program.place.several and not self.program.place.at_home)
+
     def _keywords(self, op: ModelOp) -> dict[str, SSAValue]:
         """What a model is made of besides settings."""
         keywords = {"groups": self.program.groups[op.title]}
-        if op.initial is not None:
+        if op.initial is not None and not self._alone(op):
             keywords["source"] = self._initial(op, op.initial)
         return keywords
 
@@ -180,3 +241,16 @@ class Declarations:
     def _micro_batch(self, op: ModelOp) -> RecordAttr | None:
         clause = bound_of(op.title, self.stages)
         return RecordAttr.make("MicroBatch", clause.settings) if clause is not None else None
+
+
+def _declared_by(value: SSAValue) -> str | None:
+    """The name of the declaration that a value is, or is a version of."""
+    if isinstance(value.owner, GetOp):
+        return value.owner.symbol_name
+    match value.type:
+        case WeightsType() | OptimizerType():
+            return value.type.owner
+        case CursorType() | StateType():
+            return value.type.symbol
+        case _:
+            return None

@@ -101,8 +101,8 @@ def _refusal(op: RpegOp, clause: RecordAttr, stages: Sequence[RpegOp]) -> str | 
             return _bound_refusal(op, clause, stages)
         case "engine" if _values(clause) != {"name": "embedded"}:
             return f"{shown(clause)} does not compile yet: write engine(name=embedded)"
-        case "publish" if _values(clause) != {"to": pool_of(op), "mode": "reshard"}:
-            return f"{shown(clause)} does not compile yet: write mode=reshard, to the same pool"
+        case "publish" if {**_values(clause), "to": ""} != {"to": "", "mode": "reshard"}:
+            return f"{shown(clause)} does not compile yet: write mode=reshard, and nothing else"
         case "resid" if _values(clause):
             return f"{shown(clause)} does not compile yet: leave it out"
         case "stream" | "fuse":

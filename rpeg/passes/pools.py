@@ -225,8 +225,10 @@ def _needs(tasks: Sequence[Operation]) -> Iterator[tuple[SSAValue, str]]:
 
 def _reported(step: StepOp, home: str) -> Iterator[tuple[SSAValue, str]]:
     """What reports read: of the trained batch where it trains, of others where they are made."""
-    for y, rewards in reported_rewards(step):
-        pool = home if is_trained(y, step) else pool_of(_owner(y))
+    batches = [(y, rewards, is_trained(y, step)) for y, rewards in reported_rewards(step)]
+    for y, rewards, trained in batches:
+        here = trained or not any(is_trained for _, _, is_trained in batches)
+        pool = home if here else pool_of(_owner(y))
         assert pool is not None, "every task has a pool by now"
         yield from ((value, pool) for value in (y, *rewards))
 

@@ -16,23 +16,30 @@ from rpeg.ir.base import RpegOp
 from rpeg.ir.layout import width_of
 from rpeg.ir.ops.declare import DeclareOp, ModelOp, PipelineOp
 from rpeg.ir.ops.movement import PublishOp, RanksOp, pool_of
+from rpeg.ir.ops.plan import integers
 from rpeg.ir.ops.regions import CollectOp, EveryOp
 from rpeg.ir.ops.sampling import GenerateOp
 from rpeg.ir.ops.step import StepOp
+from rpeg.ir.pools import home_of
 from rpeg.ir.rrt import AheadOp, CallOp, LoopOp, ProgramOp
 from rpeg.ir.rsched import SequenceOp, labelled
+from rpeg.ir.rules.ranks import groups_of
 from rpeg.ir.stages import stages
 from rpeg.ir.types.attributes import SOURCE_HASH, RecordAttr, plain
+from rpeg.ir.types.values import symbol_text
 from rpeg.passes.base import Levels, PassRefused, Problem, RpegPass, erase, pipelines, step
 from rpeg.passes.declarations import Declarations
 from rpeg.passes.layouts import clause_problems, layout_of, settings_of, shares_of, title_of
 from rpeg.passes.programs import (
     Cannot,
     NotHere,
+    Place,
     Program,
     collecting,
+    crossing,
     lower,
     publish,
+    receive,
     report,
     take,
 )
@@ -63,13 +70,34 @@ class RpegLowerToProgramsPass(RpegPass):
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         for pipeline in list(pipelines(op)):
-            program = ProgramGen(pipeline, _source_hash(op)).run()
-            calls = sum(isinstance(o, CallOp) for o in program.walk())
-            self.count("instructions emitted", calls)
             block = pipeline.parent_block()
             assert block is not None
-            block.insert_op_after(program, pipeline)
+            for program in reversed(_programs(pipeline, _source_hash(op))):
+                calls = sum(isinstance(o, CallOp) for o in program.walk())
+                self.count("instructions emitted", calls)
+                block.insert_op_after(program, pipeline)
             erase(pipeline)
+
+
+def _programs(pipeline: PipelineOp, source_hash: str) -> list[ProgramOp]:
+    """One program a process group. Raises PassRefused with everything that does not compile."""
+    ops = list(pipeline.body.block.ops)
+    groups = [o for o in ops if isinstance(o, RanksOp)]
+    sequences = {symbol_text(o.pool): o for o in ops if isinstance(o, SequenceOp)}
+    if {group.title for group in groups} != sequences.keys():
+        text = "a process group has no rsched.sequence: run rpeg-schedule first"
+        raise PassRefused(pipeline, text)
+    home = home_of(step(pipeline)) or groups[0].title
+    made: list[ProgramOp] = []
+    problems: dict[Problem, None] = {}
+    for group in groups:
+        place = Place(group.title, home, several=len(groups) > 1)
+        generator = ProgramGen(pipeline, source_hash, place)
+        made.append(generator.run(group, sequences[group.title]))
+        problems |= dict.fromkeys(generator.problems)
+    if problems:
+        raise PassRefused.of(list(problems))
+    return made
 
 
 def _measures(op: Operation) -> bool:
@@ -85,50 +113,46 @@ def _source_hash(module: ModuleOp) -> str:
 
 
 class ProgramGen:
-    """Builds the program of a pipeline's one process group."""
+    """Builds the program of one process group."""
 
-    def __init__(self, pipeline: PipelineOp, source_hash: str) -> None:
+    def __init__(self, pipeline: PipelineOp, source_hash: str, place: Place) -> None:
         self.pipeline = pipeline
         self.step: StepOp = step(pipeline)
         self.source_hash = source_hash
+        self.place = place
         self.problems: list[Problem] = []
+        """Everything that does not compile."""
 
-    def run(self) -> ProgramOp:
-        """The program; raises PassRefused with everything that does not compile."""
-        group, sequence = self._scheduled()
+    def run(self, group: RanksOp, sequence: SequenceOp) -> ProgramOp:
+        """The program; as far as it goes, where there are problems."""
         op = ProgramOp.of(self.pipeline.title, group.title, len(group.ranks))
         op.location = self.pipeline.location
-        program = self._start(op, group)
+        program = self._start(op)
         program.groups, program.shares = self._groups(program, group)
         self._declare(program)
         self._loop(program, sequence)
-        if self.problems:
-            raise PassRefused.of(self.problems)
         program.call(self.pipeline, "finish", receiver=program.run)
         return op
 
-    def _scheduled(self) -> tuple[RanksOp, SequenceOp]:
-        ops = list(self.pipeline.body.block.ops)
-        groups = [o for o in ops if isinstance(o, RanksOp)]
-        sequences = [o for o in ops if isinstance(o, SequenceOp)]
-        if len(groups) != 1 or len(sequences) != 1:
-            text = f"this version compiles one process group; the pipeline has {len(groups)}"
-            raise PassRefused(self.pipeline, text)
-        return groups[0], sequences[0]
-
-    def _start(self, op: ProgramOp, group: RanksOp) -> Program:
+    def _start(self, op: ProgramOp) -> Program:
+        groups = groups_of(self.pipeline)
         settings: dict[str, Attribute] = {
             "pipeline": StringAttr(self.pipeline.title),
             "steps": plain(self.step.steps),
-            "processes": plain(len(group.ranks)),
+            "processes": plain(sum(len(g.ranks) for g in groups.values())),
             "source_sha256": StringAttr(self.source_hash),
         }
+        if self.place.several:
+            bounds = {name: integers(g.ranks.start, g.ranks.stop) for name, g in groups.items()}
+            settings["pools"] = RecordAttr.make("pools", bounds)
+            settings["pool"] = StringAttr(self.place.pool)
+            settings["home"] = StringAttr(self.place.home)
         started = CallOp.of("start", settings=settings)
         started.location = self.pipeline.location
         builder = Builder(InsertPoint.at_end(op.body.block))
         run = builder.insert(started).results[0]
         run.name_hint = "run"
-        return Program(run, builder)
+        return Program(run, builder, self.place)
 
     # ---- what exists
 
@@ -162,8 +186,8 @@ class ProgramGen:
         return next((layout for layout in layouts if width_of(layout, "dp") == dp), wide)
 
     def _layouts(self) -> Mapping[str, RecordAttr]:
-        """The layout of each model that the program makes."""
-        placed = list(stages(self.pipeline).values())
+        """The layout of each model on this pool; of one that is not here, where its rows are."""
+        placed = [op for op in stages(self.pipeline).values() if self.place.runs(op)]
         self.problems += clause_problems(placed)
         found: dict[str, RecordAttr] = {}
         for op in self.pipeline.body.block.ops:
@@ -178,20 +202,24 @@ class ProgramGen:
     def _declare(self, program: Program) -> None:
         declarations = Declarations(program, self.step)
         for op in self.pipeline.body.block.ops:
-            if isinstance(op, DeclareOp) and op.used():
+            if isinstance(op, DeclareOp) and declarations.needed(op):
                 self._attempt(declarations.one, op)
+        publishes = [op for op in self.step.walk() if isinstance(op, PublishOp)]
+        for op in publishes:
+            self._attempt(declarations.publishing, op)
         for op in self.step.walk():
-            if isinstance(op, PublishOp):
-                self._attempt(declarations.engine, op)
-        for op in self.step.walk():
-            if isinstance(op, GenerateOp):
+            if isinstance(op, GenerateOp) and self.place.at_home and self.place.runs(op):
                 declarations.buffer(op)
-            elif isinstance(op, CollectOp):
+            elif isinstance(op, CollectOp) and self.place.runs(op):
                 collecting.declare(program, op)
+        for each in crossing.crossings(self.step):
+            if self.place.pool in (each.source, each.target):
+                crossing.declare(program, each)
         self._attempt(declarations.shared_tokens, self.step)
         program.call(self.pipeline, "restore", receiver=program.run)
-        for model in program.engines:
-            publish(program, self.step, model)
+        for op in publishes:
+            if self.place.at_home and op.parent_op() is self.step:
+                self._attempt(lambda op: publish(program, op), op)
 
     # ---- the loop
 
@@ -201,6 +229,9 @@ class ProgramGen:
         program.builder.insert(loop)
         program.loop = loop
         inside = program.inside(Builder(InsertPoint.at_end(loop.body.block)))
+        if not self.place.at_home:
+            for model in program.registers:
+                receive(inside, self.step, model)
         tasks = labelled(self.step)
         order = [tasks[label] for label in sequence.labels]
         ending = next((k for k, op in enumerate(order) if _measures(op)), len(order))
@@ -220,6 +251,13 @@ class ProgramGen:
         if not generates:
             text = "it runs ahead, and no generate behind it fills a buffer: move it next to one"
             self.problems.append(Problem(tasks[0], text))
+            return
+        if self.place.several:
+            text = (
+                "older weights, sampled from where they are trained, do not compile in a plan of "
+                "several pools yet: sample on another pool, or read @i"
+            )
+            self.problems.append(Problem(generates[0], text))
             return
         assert program.loop is not None
         ahead = AheadOp.of(program.buffers[generates[0]], program.loop.step)

@@ -22,6 +22,7 @@ from rpeg.ir.text.parse import parse_module
 from rpeg.ir.text.sources import Sources
 from rpeg.ir.types.attributes import SOURCE_HASH
 from rpeg.lowering.package import programs
+from rpeg.lowering.python import pipeline_name
 from rpeg.passes import PASSES
 from rpeg.passes.base import PassRefused, pipelines
 from rpeg.passes.layout_names import LayoutNameError, parse_layout
@@ -168,10 +169,13 @@ def load_programs(source: Source) -> ModuleOp:
     report(problems, source)
     assert module is not None
     report([d for d in diagnose(module, sources) if d.severity == "error"], source)
-    count = len(programs(module))
-    if count != 1:
+    names = {pipeline_name(program) for program in programs(module)}
+    if len(names) != 1:
         kinds = ", ".join(sorted({op.name for op in module.ops})) or "nothing"
-        held = f"{count} programs" if count else kinds
-        text = f"compile takes .rpeg text, or .mlir with one rrt.program; this holds {held}"
+        held = f"programs of {' and '.join(sorted(names))}" if names else kinds
+        text = (
+            "compile takes .rpeg text, or .mlir with the rrt.program of a pipeline, one for each "
+            f"process group; this holds {held}"
+        )
         report([Diagnostic(Position(1, 1), text, "error", source.name)], source)
     return module

@@ -127,6 +127,7 @@ Program = Literal[
     "restore-once",
     "finish-last",
     "process-count",
+    "channel-ends",
     "uneven-shares",
     "swap-without-reset",
 ]

@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from rpeg.ir.declared import enclosing
-from rpeg.ir.instructions import ANY, PAIRS, RECORDS, Instruction
+from rpeg.ir.instructions import ANY, PAIRS, RECORDS, TABLES, Instruction
 from rpeg.ir.rules import violations
 from rpeg.ir.rules.settings import value_violations
 from rpeg.ir.rules.violations import Violation, hint
@@ -22,7 +22,7 @@ from rpeg.ir.text.naming import NAME
 from rpeg.ir.types.attributes import BytesAttr, RecordAttr, SecondsAttr
 from rpeg.ir.vocabulary.records import CLAUSES
 from rpeg.ir.vocabulary.records import RECORDS as SURFACE_RECORDS
-from rpeg.ir.vocabulary.settings import INT, Range, Setting
+from rpeg.ir.vocabulary.settings import INT, Range, Setting, python_value
 
 if TYPE_CHECKING:
     from rpeg.ir.rrt import CallOp, ProgramOp
@@ -54,6 +54,43 @@ def name_violations(program: ProgramOp) -> Iterator[Violation]:
         if held is not None and not (isinstance(held, StringAttr) and form.fullmatch(held.data)):
             what = "a plain name" if form is NAME else "64 hexadecimal digits"
             yield Violation("plain-names", f"start: {setting} is {what}, not {held}")
+
+
+def pool_violations(program: ProgramOp, start: CallOp) -> Iterator[Violation]:
+    """Another number of processes, or other pools, than the program is for."""
+    started, count = python_value(start.settings.get("processes")), program.process_count
+    table = start.settings.get("pools")
+    if table is None:
+        if started != count:
+            text = f"the program is for {count} processes, its start says {started}"
+            yield Violation("process-count", text)
+        return
+    pools = pools_of(table)
+    mine = pools.get(program.pool.data)
+    if mine is None or mine[1] - mine[0] != count:
+        pool, has = program.pool.data, "none" if mine is None else f"{mine[0]} to {mine[1] - 1}"
+        text = f"the program is for {count} processes of `{pool}`, its start has {has}"
+        yield Violation("process-count", text, violations.setting("pools"))
+    elif max(end for _, end in pools.values()) != started:
+        text = f"the pools have other processes than the {started} that start says"
+        yield Violation("process-count", text, violations.setting("processes"))
+    for setting in ("pool", "home"):
+        named = python_value(start.settings.get(setting))
+        if named not in pools:
+            text = f"start: {setting} is {named}, which is none of {', '.join(pools)}"
+            yield Violation("unknown-process-group", text, violations.setting(setting))
+
+
+def pools_of(table: Attribute) -> dict[str, tuple[int, int]]:
+    """(first, past the last) of the processes of each pool of a table, as far as it says so."""
+    held = table.settings if isinstance(table, RecordAttr) else {}
+    found = {name: python_value(value) for name, value in held.items()}
+    pairs = {name: bounds for name, bounds in found.items() if isinstance(bounds, tuple)}
+    return {
+        name: (bounds[0], bounds[1])
+        for name, bounds in pairs.items()
+        if len(bounds) == 2 and isinstance(bounds[0], int) and isinstance(bounds[1], int)
+    }
 
 
 # ---- settings
@@ -99,6 +136,9 @@ def _is_literal(value: Attribute) -> bool:
 
 
 def _record_violations(name: str, record: RecordAttr) -> Iterator[Violation]:
+    if record.kind in TABLES:
+        yield from _table_violations(name, record)
+        return
     known = {**RECORDS, **PAIRS}
     fields = known.get(record.kind)
     if fields is None:
@@ -118,6 +158,14 @@ def _record_violations(name: str, record: RecordAttr) -> Iterator[Violation]:
             yield Violation("not-a-literal", text, violations.setting(f"{name}.{field}"))
         elif field in (kinds := FIELDS.get(record.kind, {})):
             yield from value_violations(kinds[field], value, f"{name}.{field}")
+
+
+def _table_violations(name: str, record: RecordAttr) -> Iterator[Violation]:
+    pairs = pools_of(record)
+    for key, value in record.settings.items():
+        if key not in pairs:
+            text = f"{record.kind}: `{key}` is two numbers, not {value}"
+            yield Violation("not-a-literal", text, violations.setting(f"{name}.{key}"))
 
 
 # ---- values

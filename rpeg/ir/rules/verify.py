@@ -8,6 +8,7 @@ from xdsl.ir import Operation
 from xdsl.utils.exceptions import VerifyException
 
 from rpeg.ir.base import CheckedOp
+from rpeg.ir.rules.channels import channel_violations
 from rpeg.ir.rules.order import order_violations
 from rpeg.ir.rules.ranks import rank_violations
 from rpeg.ir.rules.references import reference_violations
@@ -43,6 +44,7 @@ def _problems(module: Operation, names: bool) -> Iterator[tuple[Operation, Viola
         yield from ((op, v) for v in _op_problems(op))
     yield from rank_violations(module)
     yield from deadlock_violations(module)
+    yield from channel_violations(module)
     yield from version_violations(module)
     if names:
         yield from reference_violations(module)

@@ -3,21 +3,25 @@
 A room registers its functions in the table of `handlers` when it is imported, which is here.
 """
 
-from rpeg.passes.programs import collecting, effects, functions, sampling, updates
+from rpeg.passes.programs import collecting, crossing, effects, functions, sampling, updates
 from rpeg.passes.programs.handlers import HANDLERS, lower
-from rpeg.passes.programs.program import Cannot, NotHere, Program
+from rpeg.passes.programs.program import Cannot, NotHere, Place, Program
 
-publish, report, take = updates.publish, effects.report, sampling.take
+publish, receive = updates.publish, updates.receive
+report, take = effects.report, sampling.take
 
 __all__ = [
     "HANDLERS",
     "Cannot",
     "NotHere",
+    "Place",
     "Program",
     "collecting",
+    "crossing",
     "functions",
     "lower",
     "publish",
+    "receive",
     "report",
     "sampling",
     "take",

@@ -82,13 +82,16 @@ def _stop(program: Program, op: RpegOp) -> None:
 
 
 def report(program: Program, step: Operation) -> None:
-    """Reports each batch of trajectories with its rewards; of a batch beside the trained one, such
-    as a greedy baseline, the rewards only.
+    """Reports each batch of trajectories with its rewards where it is trained; of a batch beside
+    the trained one, such as a greedy baseline, the rewards only, where it is made.
     """
     batches = list(reported_rewards(step))
     trained = [y for y, _ in batches if is_trained(y, step)]
     for y, found in batches:
         assert isinstance(y.owner, Operation), "an operation of the step makes a batch"
+        home = y in trained or not trained
+        if not (program.place.at_home if home else program.place.runs(y.owner)):
+            continue
         fields = {v.name_hint or "reward": program.value(v) for v in found}
-        callee = "report" if y in trained or not trained else "measure"
+        callee = "report" if home else "measure"
         program.call(y.owner, callee, program.value(y), receiver=program.run, keywords=fields)

@@ -7,7 +7,8 @@ from xdsl.ir import Attribute, Operation
 
 from rpeg.ir.base import RpegOp
 from rpeg.ir.layout import width_of
-from rpeg.ir.ops.movement import clause_of
+from rpeg.ir.ops.movement import clause_of, pool_of
+from rpeg.ir.pools import task_around
 from rpeg.ir.stages import stages
 from rpeg.passes.layouts import layout_of
 from rpeg.passes.programs.program import Cannot, Program
@@ -48,10 +49,11 @@ def need(op: RpegOp, name: str, value: object, why: str) -> None:
 
 
 def divides(op: Operation, size: int, what: str, *, model: str | None = None) -> None:
-    """Refuses a size that does not give every process an equal share: in every layout, or in that
-    of one model.
+    """Refuses a size that does not give every process of its pool an equal share: in every layout,
+    or in that of one model.
     """
-    placed = list(stages(op).values())
+    pool = pool_of(op) or pool_of(task_around(op))
+    placed = [o for o in stages(op).values() if pool in (None, pool_of(o))]
     layouts = [clause_of(o, "par") for o in placed] if model is None else [layout_of(model, placed)]
     for layout in layouts:
         dp = 1 if layout is None else width_of(layout, "dp")

@@ -1,6 +1,6 @@
 """A program under construction, and why an operation cannot be part of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from xdsl.builder import Builder
@@ -8,6 +8,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from rpeg.ir.ops.movement import model_of
 from rpeg.ir.ops.sampling import GetOp
+from rpeg.ir.pools import pools_at, task_around
 from rpeg.ir.rrt import CallOp, LoopOp
 from rpeg.ir.types.values import StateType
 
@@ -24,12 +25,33 @@ class NotHere(Exception):
     """An operation needs what was refused already: that one message is enough."""
 
 
+@dataclass(frozen=True)
+class Place:
+    """Which of the pools of a pipeline a program is for."""
+
+    pool: str
+    home: str
+    """The pool that trains."""
+    several: bool = False
+    """Whether there are others."""
+
+    @property
+    def at_home(self) -> bool:
+        """Whether this pool trains."""
+        return self.pool == self.home
+
+    def runs(self, task: Operation) -> bool:
+        """Whether the pool is one of those that a task keeps busy."""
+        return not self.several or self.pool in pools_at(task_around(task))
+
+
 @dataclass
 class Program:
     """A program under construction: where instructions go, and what each value became."""
 
     run: SSAValue
     builder: Builder
+    place: Place
     loop: LoopOp | None = None
     ahead: bool = False
     """Whether instructions fill a buffer ahead of the step."""
@@ -40,6 +62,13 @@ class Program:
     objects: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
     """Trainers, frozen models, data, verifiers and states, by declared name."""
     registers: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
+    """What this pool's engines read, by model."""
+    sent: dict[tuple[str, str], SSAValue] = field(default_factory=dict[tuple[str, str], SSAValue])
+    """What other pools' engines read, by model and pool."""
+    channels: dict[Operation, SSAValue] = field(default_factory=dict[Operation, SSAValue])
+    """By transfer."""
+    crossed: set[SSAValue] = field(default_factory=set[SSAValue])
+    """Channels that the loop has put into, or taken from."""
     engines: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
     collects: dict[Operation, SSAValue] = field(default_factory=dict[Operation, SSAValue])
     buffers: dict[Operation, SSAValue] = field(default_factory=dict[Operation, SSAValue])
@@ -53,10 +82,11 @@ class Program:
         receiver: SSAValue | None = None,
         keywords: Mapping[str, SSAValue] | None = None,
         settings: Mapping[str, Attribute | None] | None = None,
+        gives: Sequence[str] = (),
     ) -> CallOp:
         """Adds an instruction; settings that are None are left out."""
         given = {k: v for k, v in (settings or {}).items() if v is not None}
-        op = self.builder.insert(CallOp.of(callee, things, given, keywords, receiver))
+        op = self.builder.insert(CallOp.of(callee, things, given, keywords, receiver, gives))
         op.location = at.location
         return op
 

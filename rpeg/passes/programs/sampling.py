@@ -29,7 +29,8 @@ def _batch(program: Program, op: RpegOp) -> None:
 @compiles(ops.GenerateOp)
 def _generate(program: Program, op: RpegOp) -> None:
     assert isinstance(op, ops.GenerateOp)
-    if isinstance(op.weights.owner, ops.StaleOp) and not isinstance(op.parent_op(), StepOp):
+    inside = not isinstance(op.parent_op(), StepOp)
+    if isinstance(op.weights.owner, ops.StaleOp) and inside and program.place.at_home:
         raise Cannot(op, "older weights inside of collect or every do not compile yet: read @i")
     if op.tools or op.int_of("max_turns") != 1:
         raise Cannot(op, "tools and several turns do not compile yet")
@@ -39,6 +40,8 @@ def _generate(program: Program, op: RpegOp) -> None:
     prompts = program.value(op.prompts)
     made = program.call(op, "generate", prompts, receiver=program.engine(op), settings=settings)
     program.results(op, made)
+    if not program.place.at_home:
+        return  # its channel holds them to the bound where they are trained on
     program.call(op, "put", *made.results, receiver=program.buffers[op])
     if not program.ahead:
         take(program, op)

@@ -3,7 +3,7 @@
 from xdsl.ir import Operation, SSAValue
 
 from rpeg.ir.base import RpegOp
-from rpeg.ir.ops.movement import PublishOp
+from rpeg.ir.ops.movement import PublishOp, pool_of
 from rpeg.ir.ops.updates import KlControllerOp, UpdateOp
 from rpeg.ir.types.batches import DemosType, PairsType
 from rpeg.ir.types.values import (
@@ -51,13 +51,30 @@ def _kl_controller(program: Program, op: RpegOp) -> None:
 
 @compiles(PublishOp)
 def _publish(program: Program, op: RpegOp) -> None:
-    publish(program, op, model_name(op))
+    publish(program, op)
 
 
-def publish(program: Program, at: Operation, model: str) -> None:
-    """A publish is a pair for the engine: swap the weights, reset the prefix cache."""
+def publish(program: Program, op: PublishOp) -> None:
+    """To another pool, a push. Here, new weights for the engine as well."""
+    model, pool = model_name(op), pool_of(op) or program.place.pool
     trainer = program.declared(model)
+    if pool != program.place.pool:
+        program.call(op, "publish", trainer, receiver=program.sent[model, pool])
+        return
+    program.call(op, "publish", trainer, receiver=program.registers[model])
+    renew(program, op, model)
+
+
+def renew(program: Program, at: Operation, model: str) -> None:
+    """New weights are a pair for the engine: swap the weights, reset the prefix cache."""
     register, engine = program.registers[model], program.engines[model]
-    program.call(at, "publish", trainer, receiver=register)
     program.call(at, "swap_weights", register, receiver=engine)
     program.call(at, "reset_prefix_cache", receiver=engine)
+
+
+def receive(program: Program, at: Operation, model: str) -> None:
+    """What the pool that trains has published, as old as the step allows."""
+    assert program.loop is not None
+    step = {"step": program.loop.step}
+    program.call(at, "wait", receiver=program.registers[model], keywords=step)
+    renew(program, at, model)

@@ -8,7 +8,15 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
-from rpeg.lowering.package import CannotWrite, Edited, package, programs, write
+from rpeg.lowering.package import (
+    CannotWrite,
+    Edited,
+    counted,
+    package,
+    processes,
+    programs,
+    write,
+)
 from rpeg.lowering.python import Origin, source_hash
 from rpeg.passes.rpeg_bounded_async import CORRECTIONS, UNWEIGHTED
 from rpeg.tools.compiling import Ahead, Choice, compile_text, load_programs
@@ -104,16 +112,13 @@ def run(options: argparse.Namespace) -> int:
         write_package(module, source, out, options.force)
     except Edited as error:
         raise Failure(str(error)) from None
-    (program,) = programs(module)
-    count = program.process_count
-    print(f"{out}: {count} process{'es' if count != 1 else ''}; run it with {out}/launch.sh")
+    print(f"{out}: {counted(processes(module))}; run it with {out}/launch.sh")
     return OK
 
 
 def write_package(module: ModuleOp, source: Source, out: Path, force: bool) -> None:
-    """Writes the package of a module of one program. Raises Failure, or Edited as it is."""
-    (program,) = programs(module)
-    origin = Origin(source.path.name, source_hash(program))
+    """Writes the package of a module of one pipeline. Raises Failure, or Edited as it is."""
+    origin = Origin(source.path.name, source_hash(programs(module)[0]))
     out = out.resolve()  # through links: they stay, and their targets are written
     root = os.path.relpath(source.folder, out)
     try:

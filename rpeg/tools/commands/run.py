@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
         raise Failure(text, USAGE)
     need_torch()
     module = compile_text(source, choice_of(options, needs_files=True), visible_gpus)
-    (program,) = programs(module)
+    program = programs(module)[0]
     run_dir: Path = options.run_dir or Path("runs") / pipeline_name(program)
     folder = run_dir / "program"
     try:

@@ -151,8 +151,8 @@ def plan(y: str, actor: str = "publish(all, mode=reshard)") -> str:
             "par(dp=2)",
             "publish(all, mode=bcast)",
             "actor on",
-            "publish(to=all, mode=bcast) does not compile yet: write mode=reshard, to "
-            "the same pool",
+            "publish(to=all, mode=bcast) does not compile yet: write mode=reshard, and "
+            "nothing else",
         ),
         (
             "par(dp=2)",
