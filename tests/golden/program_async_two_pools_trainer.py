@@ -60,7 +60,7 @@ def main() -> None:
         (r,) = r_channel.take(step=i)
         adv = rt.group_advantage(y, r, baseline="mean", scale="std")
         prox = actor.logprob(y)
-        w = rt.importance(y, prox, lp, floor=0.0, cap=5.0, mode="truncate", level="token")
+        w = rt.importance(run, y, prox, lp, floor=0.0, cap=5.0, mode="truncate", level="token")
         pg = rt.ppo_clip(y, adv, prox, clip_low=0.2, clip_high=0.2, ratio="token", weight=w)
         actor.update(
             pg, agg="token_mean", epochs=1, minibatches=2, shuffle=True, routing="free", seed=0
