@@ -208,7 +208,7 @@ class Expression:
 
     head: str
     arguments: tuple[Expression, ...] | None = None
-    brackets: str = "()"
+    brackets: tuple[str, str] = ("(", ")")
 
     def __str__(self) -> str:
         if self.arguments is None:
@@ -236,7 +236,7 @@ def expression(value: Attribute, name: str) -> Expression:
         return Expression(f"{name}=rt.{value.kind}", settings)
     if isinstance(value, RecordAttr) and value.kind in TABLES:
         rows = (f"{quoted(key)}: {python_value(pair)}" for key, pair in value.settings.items())
-        return Expression(f"{name}=", tuple(map(Expression, rows)), "{}")
+        return Expression(f"{name}=", tuple(map(Expression, rows)), ("{", "}"))
     return Expression(f"{name}={literal(value, name)}")
 
 

@@ -51,6 +51,7 @@ def _kl_controller(program: Program, op: RpegOp) -> None:
 
 @compiles(PublishOp)
 def _publish(program: Program, op: RpegOp) -> None:
+    assert isinstance(op, PublishOp)
     publish(program, op)
 
 
