@@ -100,8 +100,8 @@ def test_rows_that_do_not_divide_are_one_line(folder: Path) -> None:
     failed = torchrun(folder, "rollout:1,trainer:3")
     assert failed.returncode == 1
     assert failed.stderr.splitlines() == [
-        "error: a share of 4 rows does not divide among the 3 data-parallel shares of another pool:"
-        " change the batch's size, or `dp` of one of them"
+        "error: a share of 4 rows does not divide among the 3 data-parallel shares of another pool "
+        "or model: change the batch's size, or `dp` of one of them"
     ]
 
 

@@ -54,7 +54,8 @@ def layout_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--layout",
         metavar="NAME",
-        help="one layout for all: tp2sp, pp2vpp2, dp2zero1, ... (docs/plans.md)",
+        help="one layout for all: tp2sp, pp2vpp2, dp2zero1, ..., or for all but some models: "
+        "dp2+actor=tp2 (docs/plans.md)",
     )
     parser.add_argument(
         "--allow-python",

@@ -20,7 +20,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--layouts",
         metavar="NAME,...",
-        help="such as tp2sp,pp2vpp2,dp2zero1 (default: the usual ones that fit); "
+        help="such as tp2sp,pp2vpp2,dp2zero1,dp2+actor=tp2 (default: the usual ones that fit); "
         "one process is always tried",
     )
     parser.add_argument(

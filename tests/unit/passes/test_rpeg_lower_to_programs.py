@@ -249,6 +249,35 @@ def test_what_runs_no_model_has_the_width_of_what_samples() -> None:
     ]
 
 
+SFT = """rpeg 0.1
+pipeline p {
+  model actor = policy("tiny", optim=adamw(lr=1e-3), dtype=fp32)
+  model other = policy("tiny", dtype=fp32)
+  data train = demos("rows.jsonl")
+  step i < 10 {
+    b = batch(train, size=4)
+    ce = cross_entropy(b)
+    actor@i+1 = update(actor@i, ce, agg=token_mean)
+    every(steps=5) {
+      loss = eval_loss(other, train)
+    }
+  }
+  plan two on "h100-1" {
+    pool all = gpus(0..1)
+    actor on all, par(dp=2)
+    loss on all, par(dp=1, tp=2)
+  }
+}
+"""
+
+
+def test_what_measures_data_has_the_width_of_the_batches() -> None:
+    assert refused(SFT, plan="two") == [
+        f"{place(SFT, 'loss on')}: par(dp=1, tp=2): what measures a data set has the width of "
+        "what samples: write dp=2"
+    ]
+
+
 def test_models_by_name() -> None:
     given = Annotate(**parse_layout("dp2+actor=tp2sp"))  # type: ignore[arg-type]
     module = run(parse(grpo()), given, "rpeg-schedule", PASS)
