@@ -47,17 +47,17 @@ def parse_layout(name: str) -> dict[str, Value]:
     Raises LayoutNameError.
     """
     whole, plus, others = name.partition("+")
-    own_layouts(others)
+    own_layouts(others if plus else None)
     return _settings(whole) | ({"others": others} if plus else {})
 
 
-def own_layouts(others: str) -> dict[str, dict[str, Value]]:
+def own_layouts(others: Value | None) -> dict[str, dict[str, Value]]:
     """By model: the settings of its own layout, from texts such as `actor=tp2+ref=pp2`.
 
     Raises LayoutNameError.
     """
     found: dict[str, dict[str, Value]] = {}
-    for part in others.split("+") if others else ():
+    for part in () if others is None else str(others).split("+"):
         model, equals, name = part.partition("=")
         if not equals or not model.isidentifier():
             raise LayoutNameError(

@@ -127,7 +127,7 @@ class RpegAnnotateParallelismPass(RpegPass):
     @property
     def own_layouts(self) -> dict[str, RecordAttr]:
         """The layouts of `others`, by model."""
-        return {m: par(**{"dp": 1, **held}) for m, held in own_layouts(self.others or "").items()}
+        return {m: par(**{"dp": 1, **held}) for m, held in own_layouts(self.others).items()}
 
     @property
     def layout(self) -> RecordAttr:

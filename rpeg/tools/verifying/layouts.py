@@ -61,5 +61,5 @@ def _why_not(name: str, models: Sequence[Counts]) -> Iterator[str]:
 def _widths(name: str, axis: str) -> list[int]:
     """Of the layout for everything, and of those that models have of their own."""
     whole = parse_layout(name)
-    held = [whole, *own_layouts(str(whole.get("others", ""))).values()]
+    held = [whole, *own_layouts(whole.get("others")).values()]
     return [int(settings.get(axis, 1)) for settings in held]
