@@ -387,6 +387,8 @@ class Run:
         seconds = self.clock.step_seconds()
         for name, spent in self.clock.stage_seconds().items():
             self.log(f"time/{name}", spent)
+        if self.pools.several:
+            self.log(f"busy/{self.pools.mine}", 1.0 - self.clock.idle_seconds() / seconds)
         mine = self._gathered()
         self.step += 1
         if isinstance(self._desk, Branch):

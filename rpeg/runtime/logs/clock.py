@@ -19,6 +19,8 @@ class Span:
     begin: float
     """Seconds since the epoch, so that processes and launches share one axis."""
     end: float
+    idle: bool = False
+    """It waited for another pool."""
 
 
 class RunClock:
@@ -40,15 +42,15 @@ class RunClock:
         return time.monotonic() - self._origin
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Times the body as stage `name` of the current step."""
+    def stage(self, name: str, *, idle: bool = False) -> Iterator[None]:
+        """Times the body as stage `name` of the current step; `idle`: it waits for another pool."""
         begin = self.now()
         self._open.append(name)
         try:
             yield
         finally:
             name, zero = "/".join(self._open), self._epoch
-            self._spans.append(Span(name, self._step + 1, zero + begin, zero + self.now()))
+            self._spans.append(Span(name, self._step + 1, zero + begin, zero + self.now(), idle))
             self._open.pop()
 
     def begin_step(self, step: int) -> None:
@@ -64,6 +66,10 @@ class RunClock:
     def spans(self) -> list[Span]:
         """The finished stages of the current step, in the order of their ends."""
         return list(self._spans)
+
+    def idle_seconds(self) -> float:
+        """Seconds that the current step has waited for other pools."""
+        return sum(span.end - span.begin for span in self._spans if span.idle)
 
     def stage_seconds(self) -> dict[str, float]:
         """Seconds in each stage of the current step, repeated stages summed."""

@@ -132,6 +132,9 @@ def format_figures(line: Mapping[str, float]) -> str:
         parts.append(f"failed {failed:.0f}")
     if "tokens_per_s" in line:
         parts.append(f"{line['tokens_per_s']:,.0f} tok/s")
+    if line.get("lag/max"):
+        parts.append(f"lag {line['lag/mean']:.1f}")
+    parts += [f"{name} {value:.0%} busy" for name, value in named(line, "busy/")]
     parts += [f"{name} {value:.3f}" for name, value in named(line, "eval/")]
     return "  ".join(parts)
 

@@ -54,6 +54,7 @@ def read_trace(path: Path) -> Iterator[dict[str, Any]]:
 def _event(span: Span, process: int) -> dict[str, Any]:
     return {
         "name": span.name.rsplit("/", 1)[-1],
+        "cat": "wait" if span.idle else "work",
         "ph": "X",
         "ts": round(span.begin * _MICROSECONDS),
         "dur": round((span.end - span.begin) * _MICROSECONDS),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from rpeg.runtime import world
@@ -79,11 +80,14 @@ class Channel:
         """
         if self._sender is None:
             raise RuntimeFailure(f"channel `{self.name}`: this pool takes from it, it can't put")
-        with self.run.clock.stage(f"put_{self.name}"):
+        with self._idle("put"):
             self._sender.others()
-            self._sender.put_each(
-                {route.dst: self._packed(values, route) for route in self._routes}
-            )
+        packed = {route.dst: self._packed(values, route) for route in self._routes}
+        with self._idle("put"):
+            self._sender.put_each(packed)
+
+    def _idle(self, what: str) -> AbstractContextManager[None]:
+        return self.run.clock.stage(f"{what}_{self.name}", idle=True)
 
     def _packed(self, values: tuple[Any, ...], route: Transfer) -> Any:
         return pack((self.run.step, [cut(value, route, self._units) for value in values]))
@@ -95,7 +99,8 @@ class Channel:
         """
         if self._receiver is None:
             raise RuntimeFailure(f"channel `{self.name}`: this pool puts into it, it can't take")
-        with self.run.clock.stage(f"take_{self.name}"):
+        self.run.log(f"queue/{self.name}", self._receiver.here)
+        with self._idle("take"):
             parts = self._receiver.take()
         steps = {made for made, _ in parts}
         if steps != {step}:

@@ -134,6 +134,12 @@ class Receiver(Courier):
         self._over = False
         super().__init__(name, connect)
 
+    @property
+    def here(self) -> int:
+        """How many times have arrived and were not taken."""
+        with self._changed:
+            return len(self._arrived)
+
     def take(self) -> list[Any]:
         """The next message of each process, in order; waits while there is none.
 

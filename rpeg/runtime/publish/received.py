@@ -70,7 +70,7 @@ class ReceivedWeights:
 
         Raises what went wrong with receiving.
         """
-        with self.run.clock.stage(f"wait_{self.name}"):
+        with self.run.clock.stage(f"wait_{self.name}", idle=True):
             self._agree(step)
         self.run.log(f"version/{self.name}", self.version)
 
