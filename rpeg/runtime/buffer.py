@@ -49,7 +49,7 @@ class TrajectoryBuffer:
         self.capacity = capacity
         self.lag = LagBound(max_lag, bound, old_spans)
         self._queue: deque[Batch] = deque()
-        reach = max_lag if run.versions == "oldest" else 0
+        reach = max_lag if run.versions.rule == "oldest" else 0
         self._ahead = Ahead(Window(reach), run.record.steps)
         if capacity > 1:
             run.attach_shares(f"{name}.buffer", self)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -29,6 +29,7 @@ from rpeg.runtime.logs.logbook import Logbook
 from rpeg.runtime.logs.metrics import How, StepMetrics, figures
 from rpeg.runtime.logs.rollouts import describe
 from rpeg.runtime.models.export import Exportable, export_model, newest_export, record_export
+from rpeg.runtime.pools.choices import Choices
 from rpeg.runtime.pools.couriers import Courier
 from rpeg.runtime.pools.desk import Branch, Desk
 from rpeg.runtime.pools.report import StepReport
@@ -42,7 +43,6 @@ from rpeg.runtime.state.ledger import Consumed, Ledger, samples_digest
 from rpeg.runtime.trajectories import Trajectories
 
 T = TypeVar("T")
-Versions = Literal["newest", "oldest"]
 
 
 def start(
@@ -62,7 +62,7 @@ def start(
     RPEG_RUN_DIR (default `runs/<pipeline>`), RPEG_SEED (default 0) and RPEG_ROOT (default: the
     working folder), against which sources and export targets resolve; RPEG_REPLAY is the folder of
     a recording to take completions and rewards from (`rpeg.runtime.recordings.replay`);
-    RPEG_VERSIONS (`newest`, `oldest`) says which weights of a window are sampled from.
+    RPEG_VERSIONS says which weights of a window are sampled from (`rpeg.runtime.pools.choices`).
     """
     if "TORCHELASTIC_RUN_ID" in os.environ:
         # A launcher that is killed leaves its processes training; it may be dead by now.
@@ -111,13 +111,6 @@ def _seed() -> int:
     return int(text)
 
 
-def _versions(pools: Pools) -> Versions:
-    text = os.environ.get("RPEG_VERSIONS", "newest" if pools.several else "oldest")
-    if text not in ("newest", "oldest"):
-        raise RuntimeFailure(f"RPEG_VERSIONS must be newest or oldest, not `{text}`")
-    return "newest" if text == "newest" else "oldest"
-
-
 class Run:
     """One process's view of the run."""
 
@@ -147,8 +140,8 @@ class Run:
         """Where completions and rewards come from."""
         self.pools = desk.pools
         """Which processes do what."""
-        self.versions = _versions(desk.pools)
-        """Which weights of a window are sampled from: the newest that are there, or the oldest."""
+        self.versions = Choices.read(several=desk.pools.several)
+        """Which weights of a window are sampled from."""
         self._lock = lock
         self._desk = desk
         self._couriers: list[Courier] = []

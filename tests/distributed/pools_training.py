@@ -1,13 +1,17 @@
-"""Programs that train a model up to two steps behind: in a pool that samples and one that trains.
+"""Programs that train a model up to two steps behind: in one pool, or in a pool that samples and
+one that trains.
 
-POOLS names the pools (`rollout:1,trainer:2`), TP the pool whose processes share the
-model. With DIE, that process is killed in step DIE_IN of the first attempt.
+POOLS names the pools (`all:1`, or `rollout:1,trainer:2`), TP the pool whose processes share the
+model. With DIE, that process is killed in step DIE_IN of the first attempt. DELAYS is a seed of
+random waits.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import signal
+import time
 
 import torch
 from pools_program import bounds, pool_of_process
@@ -31,7 +35,7 @@ def start(pool: str) -> tuple[rt.Run, rt.Groups]:
         source_sha256="0",
         pools=pools,
         pool=pool,
-        home="trainer",
+        home="all" if "all" in pools else "trainer",
     )
     width = len(range(*pools[pool]))
     return run, run.groups(
@@ -43,6 +47,13 @@ def dies(run: rt.Run, i: int) -> None:
     wanted = (os.environ.get("DIE"), os.environ.get("DIE_IN"))
     if wanted == (str(world.process()), str(i)) and run.record.attempt == 1:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def delay(pool: str, i: int) -> None:
+    """With DELAYS, a seed: mostly short, now and then long."""
+    if seed := os.environ.get("DELAYS"):
+        draw = random.Random(f"{seed} {pool} {i}")
+        time.sleep(min(1.0, 0.03 * draw.paretovariate(0.8)))
 
 
 def trained(run: rt.Run, groups: rt.Groups) -> rt.Trainer:
@@ -68,7 +79,7 @@ def train_on(run: rt.Run, actor: rt.Trainer, y: Trajectories, lp: Tensor) -> Non
     )
     adv = rt.group_advantage(y, r.float(), baseline="mean", scale="std")
     prox = actor.logprob(y)
-    w = rt.importance(y, prox, lp, cap=5.0)
+    w = rt.importance(run, y, prox, lp, cap=5.0)
     pg = rt.ppo_clip(y, adv, prox, w, clip_low=0.2, clip_high=0.2)
     actor.update(pg, agg="token_mean")
     run.report(y, r=r.float())
@@ -88,6 +99,7 @@ def rollout() -> None:
         engine.reset_prefix_cache()
         q = train.batch(size=4)
         dies(run, i)
+        delay("rollout", i)
         y_channel.put(*sample(engine, q))
     run.finish()
 
@@ -104,6 +116,7 @@ def trainer() -> None:
     for i in run.loop():
         y, lp = y_channel.take(step=i)
         dies(run, i)
+        delay("trainer", i)
         train_on(run, actor, y, lp)
         weights.publish(actor)
         if run.every(i, steps=2):
@@ -111,5 +124,27 @@ def trainer() -> None:
     run.finish()
 
 
+def alone() -> None:
+    run, groups = start("all")
+    actor = trained(run, groups)
+    train = rt.PromptData(run, "train", source="rows.jsonl")
+    weights = rt.LatestWeights(run, actor)
+    engine = rt.EmbeddedEngine(run, actor, groups=groups)
+    buffer = rt.TrajectoryBuffer(run, "y", capacity=WINDOW + 1, max_lag=WINDOW, bound="strict")
+    run.restore()
+    weights.publish(actor)
+    engine.swap_weights(weights)
+    for i in run.loop():
+        for _ in buffer.ahead(i):
+            buffer.put(*sample(engine, train.batch(size=4)))
+        y, lp = buffer.take(step=i)
+        train_on(run, actor, y, lp)
+        weights.publish(actor)
+        engine.swap_weights(weights)
+        if run.every(i, steps=2):
+            run.checkpoint(keep=2)
+    run.finish()
+
+
 if __name__ == "__main__":
-    {"rollout": rollout, "trainer": trainer}[pool_of_process()]()
+    {"rollout": rollout, "trainer": trainer, "all": alone}[pool_of_process()]()

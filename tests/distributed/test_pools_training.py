@@ -1,4 +1,4 @@
-"""Training with the engine up to two steps ahead in a pool of its own: bounds, kills."""
+"""Training with the engine up to two steps ahead, in one pool and in two: bounds, kills, parity."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ STEPS, WINDOW = 8, 2
 
 
 def train(
-    folder: Path, pools: str, *, restarts: int = 0, **environment: str
+    folder: Path, pools: str, *, name: str = "run", restarts: int = 0, **environment: str
 ) -> list[dict[str, Any]]:
-    """The steps that a run logged."""
+    """The steps that run `name` logged."""
     processes = sum(int(item.split(":")[1]) for item in pools.split(","))
     launcher = [sys.executable, "-m", "rpeg.runtime.launch", f"--nproc-per-node={processes}"]
     settings = ["--standalone", f"--max-restarts={restarts}", "--monitor-interval=0.1"]
-    run = folder / pools.replace(",", "-").replace(":", "")
+    run = folder / name
     always = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "POOLS": pools}
     done = subprocess.run(
         [*launcher, *settings, HERE / "pools_training.py"],
@@ -73,7 +73,8 @@ def test_a_killed_engine_and_the_newest_weights(folder: Path) -> None:
     for line in metrics:
         assert 0 <= line["version/actor"] < line["step"]
         assert line["lag/max"] <= WINDOW
-        assert {"time/generate", "time/wait_actor", "time/take_y"} <= line.keys()
+        assert {"time/generate", "time/wait_actor", "time/take_y", "queue/y"} <= line.keys()
+        assert all(0 < line[name] <= 1 for name in ("busy/rollout", "busy/trainer"))
 
 
 def test_a_killed_trainer_and_the_oldest_weights(folder: Path) -> None:
@@ -89,3 +90,29 @@ def test_a_killed_trainer_and_the_oldest_weights(folder: Path) -> None:
     resumed = 4
     expected = [max(0, i - WINDOW) if i < resumed else max(resumed, i - WINDOW) for i in range(8)]
     assert [line["version/actor"] for line in metrics] == expected
+
+
+def test_two_pools_train_what_one_pool_does(folder: Path) -> None:
+    """Where both sample from the oldest weights of the window."""
+    one = train(folder, "all:1", name="one")
+    two = train(folder, "rollout:1,trainer:1", name="two", RPEG_VERSIONS="oldest")
+    same_bits(one, two)
+
+
+def same_bits(one: list[dict[str, Any]], two: list[dict[str, Any]]) -> None:
+    same = ("hash/weights", "hash/samples", "loss", "grad_norm", "reward/r", "lag/max", "tokens")
+    for name in same:
+        assert [line[name] for line in one] == [line[name] for line in two], name
+
+
+def test_random_delays_and_a_free_run_made_again(folder: Path) -> None:
+    """Whatever the delays, `train` finds the bound kept; a log of choices repeats a run's bits."""
+    pools = "rollout:1,trainer:1"
+    runs = [train(folder, pools, name=str(seed), DELAYS=str(seed)) for seed in range(5)]
+    chosen = [[line["version/actor"] for line in run] for run in runs]
+    free = max(range(5), key=lambda k: len({i - v for i, v in enumerate(chosen[k])}))
+    log = str(folder / str(free) / "metrics.jsonl")
+    again = train(folder, pools, name="again", RPEG_VERSIONS=log)
+    assert [line["version/actor"] for line in again] == chosen[free]
+    same_bits(runs[free], again)
+    print("lags", [[int(i - v) for i, v in enumerate(versions)] for versions in chosen])

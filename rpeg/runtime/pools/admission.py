@@ -15,9 +15,9 @@ from typing import Generic, Literal, TypeVar
 
 from rpeg.runtime.errors import StalenessExceeded
 
-Choice = Literal["newest", "oldest"]
+Choice = Literal["newest", "oldest"] | Mapping[int, int]
 """Which version of a window writes a batch: the newest that is there, or the oldest that may, which
-is the same one in every run."""
+is the same one in every run; or, by step, what another run chose."""
 Bound = Literal["strict", "head"]
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class Window:
 class Versions(Generic[T]):
     """The versions of one model's weights that a pool holds, in the order in which they came.
 
-    `newest` holds the last one only; `oldest` all that a later batch still needs, which are at most
+    `newest` holds the last one only; the others all that a later batch may need, which are at most
     k+1 since the trainer waits for the batches in between.
     """
 
@@ -90,7 +90,8 @@ class Versions(Generic[T]):
         legal = [held for held in self._held if self.window.takes(step, held[0])]
         if self.choice == "newest":
             return legal[-1] if legal else None
-        return next((held for held in legal if held[0] == self.window.oldest(step)), None)
+        wanted = self.window.oldest(step) if self.choice == "oldest" else self.choice[step]
+        return next((held for held in legal if held[0] == wanted), None)
 
 
 class Queue(Generic[T]):

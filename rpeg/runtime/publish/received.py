@@ -50,7 +50,7 @@ class ReceivedWeights:
             lambda: (Wire(name, ranks), []),
             dict(model.shape.tensors()),
             window=window,
-            choice=run.versions,
+            choice=run.versions.of(self.name),
         )
         run.connect(self._pull)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import queue
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,8 @@ import torch
 from torch import Tensor
 
 from rpeg.runtime.errors import LayoutFailure, RuntimeFailure
+from rpeg.runtime.pools.admission import Versions, Window
+from rpeg.runtime.pools.choices import Choices
 from rpeg.runtime.pools.couriers import Receiver, Sender
 from rpeg.runtime.pools.rows import cut, joined, routes
 from rpeg.runtime.pools.table import Pools
@@ -107,6 +111,44 @@ def test_prompts_pairs_and_numbers() -> None:
 def test_groups_are_never_cut(trajectories: Make) -> None:
     with pytest.raises(LayoutFailure, match="a share of 3 rows does not divide among the 2 data-"):
         sent(trajectories(12), 1, 2, (1, 1))
+
+
+def choices(monkeypatch: pytest.MonkeyPatch, setting: str | Path) -> Choices:
+    monkeypatch.setenv("RPEG_VERSIONS", str(setting))
+    return Choices.read(several=True)
+
+
+def test_versions_are_chosen_by_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RPEG_VERSIONS", raising=False)
+    assert Choices.read(several=True).of("actor") == "newest"
+    assert Choices.read(several=False).of("actor") == "oldest"
+    assert choices(monkeypatch, "oldest").of("actor") == "oldest"
+    with pytest.raises(
+        RuntimeFailure, match=r"must be newest, oldest or a run's metrics.jsonl, no"
+    ):
+        choices(monkeypatch, "latest")
+    monkeypatch.setenv("RPEG_VERSIONS", "metrics.jsonl")
+    with pytest.raises(RuntimeFailure, match=r"must be newest or oldest, not `metrics.jsonl`"):
+        Choices.read(several=False)
+
+
+def test_versions_are_chosen_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    log = tmp_path / "metrics.jsonl"
+    chosen = [0, 0, 2, 2]
+    lines = [{"step": i + 1, "version/actor": float(v)} for i, v in enumerate(chosen)]
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = choices(monkeypatch, log)
+    versions = Versions[str](Window(2), found.of("actor"))
+    taken = []
+    for i in range(4):
+        versions.arrive(i, str(i))
+        assert versions.ready(i)
+        taken.append(versions.take(i)[0])
+    assert taken == chosen
+    with pytest.raises(RuntimeFailure, match=r"metrics.jsonl says nothing of step 5"):
+        versions.ready(4)
+    with pytest.raises(RuntimeFailure, match="has no `version/critic`"):
+        found.of("critic")
 
 
 class Hose:

@@ -69,6 +69,11 @@ def test_figures_of_a_step() -> None:
     assert format_figures(failed) == "loss 1.0000  failed 3"
 
 
+def test_figures_of_several_pools() -> None:
+    line = {"loss": 1.0, "lag/mean": 1.26, "lag/max": 2.0, "busy/rollout": 0.954, "queue/y": 1.0}
+    assert format_figures(line) == "loss 1.0000  lag 1.3  rollout 95% busy"
+
+
 def test_figures_of_models_beside_the_policy() -> None:
     critic = {"loss": 1.0, "critic/loss": 0.5, "critic/grad_norm": 2.0, "time/loss": 9.0}
     assert format_figures(critic) == "loss 1.0000  critic/loss 0.5000"

@@ -1,0 +1,71 @@
+"""Which version of a window a run samples from: RPEG_VERSIONS.
+
+`newest` and `oldest` are rules. The path of a run's `metrics.jsonl` stands for what that run chose,
+step by step: a free run is made again from its log, bit by bit.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from rpeg.runtime.errors import RuntimeFailure
+from rpeg.runtime.logs.metrics import Line, read_metrics
+from rpeg.runtime.pools.admission import Choice
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The setting of a run."""
+
+    rule: Literal["newest", "oldest", "recorded"]
+    lines: tuple[Line, ...] = ()
+    """Of the run whose choices are made again."""
+    path: str = ""
+
+    @staticmethod
+    def read(*, several: bool) -> Choices:
+        """What RPEG_VERSIONS says; by default the newest with several pools, the oldest with one.
+
+        Raises RuntimeFailure if it is neither a rule nor a log of a run of several pools.
+        """
+        text = os.environ.get("RPEG_VERSIONS", "newest" if several else "oldest")
+        if text in ("newest", "oldest"):
+            return Choices("newest" if text == "newest" else "oldest")
+        if not several:
+            raise RuntimeFailure(f"RPEG_VERSIONS must be newest or oldest, not `{text}`")
+        if not Path(text).is_file():
+            raise RuntimeFailure(
+                f"RPEG_VERSIONS must be newest, oldest or a run's metrics.jsonl, not `{text}`"
+            )
+        return Choices("recorded", tuple(read_metrics(Path(text))), text)
+
+    def of(self, model: str) -> Choice:
+        """The choice for a model's weights. Raises RuntimeFailure if the log has none of them."""
+        if self.rule != "recorded":
+            return self.rule
+        name = f"version/{model}"
+        found = {
+            _number(line["step"]) - 1: _number(line[name]) for line in self.lines if name in line
+        }
+        if not found:
+            raise RuntimeFailure(f"{self.path} has no `{name}`: it belongs to another pipeline")
+        return Recorded(found, self.path)
+
+
+def _number(value: float | str | None) -> int:
+    assert isinstance(value, int | float), "steps and versions are numbers"
+    return int(value)
+
+
+class Recorded(dict[int, int]):
+    """Step -> the version that wrote its batch."""
+
+    def __init__(self, versions: dict[int, int], path: str) -> None:
+        super().__init__(versions)
+        self._path = path
+
+    def __missing__(self, step: int) -> int:
+        raise RuntimeFailure(f"{self._path} says nothing of step {step + 1}: run only its steps")
