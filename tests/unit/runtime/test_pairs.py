@@ -24,6 +24,7 @@ from rpeg.runtime.models.export import export_model
 from rpeg.runtime.models.model_source import ModelSource
 from rpeg.runtime.models.tokenizer import Tokenizer
 from rpeg.runtime.run import Run
+from rpeg.runtime.trainer import WHOLE
 from rpeg.runtime.trajectories import Pairs, Row, Trajectories
 from rpeg.runtime.verifiers.answers import filled, last_number
 from tests.unit.interp.pipelines import DIGITS, write_model
@@ -93,17 +94,43 @@ def test_what_a_model_says_behind_tokens() -> None:
     assert whole.inputs([0, 1]).input_ids.tolist() == [[5, 7, 8, 6, 7, 8, 9]]
 
 
+def trained(
+    run: Run,
+    groups: Groups,
+    model: str,
+    data: str,
+    *,
+    updates: int = 2,
+    minibatches: int = 1,
+    micro_batch: rt.MicroBatch = WHOLE,
+) -> tuple[rt.Trainer, rt.PairData]:
+    """A reward model after some updates on the pairs."""
+    rm = rt.Trainer(
+        run, "rm", role="reward", source=model, groups=groups, dtype="fp32",
+        optimizer=rt.AdamW(lr=1e-2), horizon=8, micro_batch=micro_batch,
+    )  # fmt: skip
+    pairs = rt.PairData(run, "p", source=data)
+    for _ in range(updates):
+        loss = rt.reward_loss(pairs.batch(size=4))
+        rm.update(loss, agg="pair_mean", minibatches=minibatches)
+    return rm, pairs
+
+
+def exported(
+    run: Run, groups: Groups, model: str, data: str, out: Path
+) -> tuple[rt.Trainer, rt.PairData]:
+    """A trained reward model that was written to `out`."""
+    rm, pairs = trained(run, groups, model, data)
+    export_model(rm, out)
+    return rm, pairs
+
+
 def test_scores_of_pairs_are_those_of_trajectories(
     run: Run, groups: Groups, model: str, data: str
 ) -> None:
     """A response is scored at its last token, whatever it is packed with."""
-    rm = rt.Trainer(
-        run, "rm", role="reward", source=model, groups=groups, dtype="fp32",
-        optimizer=rt.AdamW(lr=1e-2), horizon=8, micro_batch=rt.MicroBatch(seqs=2),
-    )  # fmt: skip
-    pairs = rt.PairData(run, "p", source=data)
-    for _ in range(3):
-        rm.update(rt.reward_loss(pairs.batch(size=4)), agg="pair_mean", minibatches=2)
+    micro = rt.MicroBatch(seqs=2)
+    rm, pairs = trained(run, groups, model, data, updates=3, minibatches=2, micro_batch=micro)
     few = pairs.batch(size=3)
     alone = [rm.pair_scores(Pairs(few.rows[k : k + 2], few.ordinals[k : k + 2])) for k in (0, 2, 4)]
     assert torch.allclose(rm.pair_scores(few), torch.cat(alone), atol=1e-6)
@@ -135,14 +162,7 @@ def as_trajectories(pairs: Pairs, tokenizer: Tokenizer) -> Trajectories:
 def test_a_reward_model_leaves_a_run_and_comes_back(
     run: Run, groups: Groups, model: str, data: str, tmp_path: Path
 ) -> None:
-    pairs = rt.PairData(run, "p", source=data)
-    rm = rt.Trainer(
-        run, "rm", role="reward", source=model, groups=groups, dtype="fp32",
-        optimizer=rt.AdamW(lr=1e-2), horizon=8,
-    )  # fmt: skip
-    for _ in range(2):
-        rm.update(rt.reward_loss(pairs.batch(size=4)), agg="pair_mean")
-    export_model(rm, tmp_path / "out")
+    rm, pairs = exported(run, groups, model, data, tmp_path / "out")
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     assert config["architectures"] == ["Qwen3ForSequenceClassification"]
     few = pairs.batch(size=3)
@@ -157,14 +177,7 @@ def test_transformers_reads_the_same_scores(
 ) -> None:
     from transformers import AutoModelForSequenceClassification
 
-    pairs = rt.PairData(run, "p", source=data)
-    rm = rt.Trainer(
-        run, "rm", role="reward", source=model, groups=groups, dtype="fp32",
-        optimizer=rt.AdamW(lr=1e-2), horizon=8,
-    )  # fmt: skip
-    for _ in range(2):
-        rm.update(rt.reward_loss(pairs.batch(size=4)), agg="pair_mean")
-    export_model(rm, tmp_path / "out")
+    rm, pairs = exported(run, groups, model, data, tmp_path / "out")
     theirs = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out").eval()
     few = pairs.batch(size=2)
     examples = Examples.of(few, rm.tokenizer)
