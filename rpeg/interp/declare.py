@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+import torch
+
 from rpeg.interp.errors import InterpreterError
 from rpeg.interp.judge import Judge
 from rpeg.interp.lora import Lora
@@ -32,8 +34,11 @@ _DATA: Mapping[str, type[PromptData | DemoData | PairData]] = {
 class Declarations:
     """Initial weights, data sets, verifiers and states of a pipeline, by name."""
 
-    def __init__(self, pipeline: ops.PipelineOp, world: World, seed: int) -> None:
+    def __init__(
+        self, pipeline: ops.PipelineOp, world: World, seed: int, dtype: torch.dtype
+    ) -> None:
         self._world = world
+        self._dtype = dtype
         self._seed = seed
         self._sources: dict[str, ModelSource] = {}
         self.things: dict[str, object] = {}
@@ -60,14 +65,14 @@ class Declarations:
             raise InterpreterError.at(
                 op, "the reference interpreter shares whole trunks: leave shared_layers out"
             )
-        source = self._sources[op.title] = self._source(op)
-        tensors = initial_tensors(source)
+        source = self._source(op)
+        tensors = initial_tensors(source, self._dtype)
         optim, lora = settings.get("optim"), _lora(settings)
         adapters = {} if lora is None else lora.adapters(tensors, self._seed)
         model = Model(
             name=op.title,
             role=op.form_name,
-            network=Network(source),
+            network=Network(source, self._dtype),
             optim=None if optim is None else _adamw(optim),
             lora=lora,
         )
@@ -75,16 +80,21 @@ class Declarations:
 
     def _judge(self, op: ops.DeclareOp, settings: Mapping[str, Any]) -> Judge:
         source = self._source(op)
-        model = Model(name=op.title, role="policy", network=Network(source), optim=None)
-        weights = Weights(model, initial_tensors(source), version=0)
+        model = Model(
+            name=op.title, role="policy", network=Network(source, self._dtype), optim=None
+        )
+        weights = Weights(model, initial_tensors(source, self._dtype), version=0)
         return Judge(weights, settings["template"], settings["max_tokens"])
 
     def _source(self, op: ops.DeclareOp) -> ModelSource:
         heads = {"critic": op.form_name in _HEADED, "two_heads": op.form_name == "actor_critic"}
         if op.initial is not None:
-            return ModelSource(self._sources[op.initial].folder, self._seed, **heads)
-        uri = op.uri or ""
-        return open_source(self._world.resolve(uri), uri, self._seed, **heads)
+            made = ModelSource(self._sources[op.initial].folder, self._seed, **heads)
+        else:
+            uri = op.uri or ""
+            made = open_source(self._world.resolve(uri), uri, self._seed, **heads)
+        self._sources[op.title] = made
+        return made
 
     def _data(self, op: ops.DeclareOp) -> PromptData | DemoData | PairData:
         return _DATA[op.form_name](self._world, op.title, source=op.uri or "", **_settings(op))

@@ -36,7 +36,7 @@ class Lora:
             if weight.dim() == 2 and any(part in name for part in TARGETS[self.targets]):
                 outputs, inputs = weight.shape
                 shape, std = (self.rank, inputs), self.rank**-0.5
-                made[name + A] = fresh(name + A, shape, std, seed)
+                made[name + A] = fresh(name + A, shape, std, seed).to(weight.dtype)
                 made[name + B] = weight.new_zeros(outputs, self.rank)
         return made
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import ClassVar
 
+import torch
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation
 
@@ -26,7 +27,7 @@ from rpeg.runtime.recordings.recording import Recording
 
 
 class Interpreter:
-    """Executes a verified L0 pipeline, one operation after the other, in float32.
+    """Executes a verified L0 pipeline, one operation after the other, all of it in one `dtype`.
 
     `dtype` and `routing` of the text are how an execution computes, not what: they change nothing
     here.
@@ -45,6 +46,7 @@ class Interpreter:
         seed: int = 0,
         oracle: TrajectoryOracle | None = None,
         versions: VersionOracle | None = None,
+        dtype: torch.dtype = torch.float32,
     ) -> None:
         """Reads models, data and verifiers; `versions` chooses in windows, by default the oldest.
 
@@ -55,7 +57,7 @@ class Interpreter:
         self._step = next(op for op in self._pipeline.body.block.ops if isinstance(op, StepOp))
         _refuse_unknown(self._step, {*self.handlers, *self.between_steps, StepOp, YieldOp, KeepOp})
         self._around = Surroundings(
-            declared=Declarations(self._pipeline, world, seed).things,
+            declared=Declarations(self._pipeline, world, seed, dtype).things,
             oracle=oracle or Sampling(),
             versions=versions or Oldest(),
             seed=seed,

@@ -43,16 +43,18 @@ class Outputs:
 
 
 class Network:
-    """A Qwen2, Qwen3 or Llama model in float32, as `config.json` of its folder describes it."""
+    """A Qwen2, Qwen3 or Llama model, as `config.json` of its folder describes it."""
 
-    def __init__(self, source: ModelSource) -> None:
+    def __init__(self, source: ModelSource, dtype: torch.dtype = torch.float32) -> None:
         from transformers import AutoConfig, AutoModelForCausalLM
 
         config = AutoConfig.from_pretrained(source.folder)
         with torch.random.fork_rng(devices=[]):  # its own random weights are thrown away
             self._module: Any = AutoModelForCausalLM.from_config(
-                config, dtype=torch.float32, attn_implementation="sdpa"
+                config, dtype=dtype, attn_implementation="sdpa"
             ).eval()
+        if dtype == torch.float64:
+            _precise_norms(self._module)
         self.tokenizer: Tokenizer = source.tokenizer
         self.shape = source.shape
         self.vocab = source.shape.vocab
@@ -110,6 +112,17 @@ class Network:
         return replace(out, values=out.values * last)
 
 
-def initial_tensors(source: ModelSource) -> dict[str, Tensor]:
+def _precise_norms(module: Any) -> None:
+    """Puts norms that keep float64 in the place of transformers' own, which round to float32."""
+    child: Any
+    for name, child in module.named_children():
+        if hasattr(child, "variance_epsilon"):
+            shape, eps = child.weight.shape, child.variance_epsilon
+            setattr(module, name, torch.nn.RMSNorm(shape, eps, dtype=torch.float64))
+        else:
+            _precise_norms(child)
+
+
+def initial_tensors(source: ModelSource, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
     """The weights before step 0."""
-    return {name: source.read(name) for name, _ in source.shape.tensors()}
+    return {name: source.read(name).to(dtype) for name, _ in source.shape.tensors()}

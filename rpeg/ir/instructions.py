@@ -97,8 +97,9 @@ _ROWS = (
         "Judge",
         "",
         ("Run", "Name"),
-        settings=("source", "template", "max_tokens", "dtype"),
-        keywords=("groups",),
+        settings=("template", "max_tokens", "dtype"),
+        optional=("source",),
+        keywords=("source", "groups"),
         results=("Judge",),
     ),
     Instruction(

@@ -10,7 +10,7 @@ from rpeg.ir.ops.declare import DataOp, DeclareOp, ModelOp, StateOp, VerifierOp
 from rpeg.ir.ops.movement import PublishOp, model_of, pool_of
 from rpeg.ir.ops.sampling import GenerateOp, GetOp, LogprobOp, ValuesOp
 from rpeg.ir.ops.step import StepOp
-from rpeg.ir.rrt import CallOp, class_of
+from rpeg.ir.rrt import CallOp
 from rpeg.ir.stages import stages
 from rpeg.ir.types.attributes import RecordAttr, plain
 from rpeg.ir.types.values import (
@@ -154,9 +154,17 @@ class Declarations:
         return self.program.call(op, cls, self.program.run, settings=named)
 
     def _judge(self, op: ModelOp) -> CallOp:
-        keywords = {"groups": self.program.groups[op.title]}
-        named = {"name": StringAttr(op.title), "source": op.source, **op.settings()}
-        return self.program.call(op, "Judge", self.program.run, keywords=keywords, settings=named)
+        return self.program.call(
+            op,
+            "Judge",
+            self.program.run,
+            keywords=self._keywords(op),
+            settings={
+                "name": StringAttr(op.title),
+                "source": self._text(op) if self._alone(op) else None,
+                **op.settings(),
+            },
+        )
 
     def _model(self, op: ModelOp) -> CallOp:
         if op.form_name == "generative_reward":
@@ -199,22 +207,34 @@ class Declarations:
             },
         )
 
-    def _alone(self, op: ModelOp) -> bool:
-        """Whether a model is loaded from its source, rather than from a model of the program."""
-        return op.initial is None or (self.program.place.several and not self.program.place.at_home)
-
     def _keywords(self, op: ModelOp) -> dict[str, SSAValue]:
         """What a model is made of besides settings."""
         keywords = {"groups": self.program.groups[op.title]}
-        if op.initial is not None and not self._alone(op):
-            keywords["source"] = self._initial(op, op.initial)
+        trained = self._trained_above(op)
+        if trained is not None:
+            keywords["source"] = self._initial(op, trained)
         return keywords
 
+    def _trained_above(self, op: ModelOp) -> str | None:
+        """The trained model of this program whose initial weights another one has."""
+        if self.program.place.several and not self.program.place.at_home:
+            return None
+        name = op.initial
+        while name is not None:
+            above = declaration(self.step, name)
+            assert isinstance(above, ModelOp), "models start from models"
+            if above.optim is not None:
+                return name
+            name = above.initial
+        return None
+
+    def _alone(self, op: ModelOp) -> bool:
+        """Whether a model is loaded from its source, rather than from a model of the program."""
+        return self._trained_above(op) is None
+
     def _initial(self, op: ModelOp, other: str) -> SSAValue:
-        trainer = self.program.declared(other)
-        if class_of(trainer) != "Trainer":
-            raise Cannot(op, f"`{op.title}` starts from `{other}`, which is not trained")
         if other not in self.initial:
+            trainer = self.program.declared(other)
             made = self.program.call(op, "InitialWeights", trainer).results[0]
             made.name_hint = f"{other}_initial"
             self.initial[other] = made
@@ -230,7 +250,7 @@ class Declarations:
             settings={
                 "name": StringAttr(op.title),
                 "role": op.form,
-                "source": op.source if op.initial is None else None,
+                "source": self._text(op) if self._alone(op) else None,
                 "dtype": op.dtype,
                 "optimizer": RecordAttr.make("AdamW", optimizer.settings),
                 "horizon": plain(self.step.steps),

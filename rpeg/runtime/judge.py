@@ -12,8 +12,8 @@ from rpeg.runtime.engine.decoding import Sampling
 from rpeg.runtime.engine.embedded import EmbeddedEngine
 from rpeg.runtime.engine.weights import LatestWeights
 from rpeg.runtime.groups import Groups
-from rpeg.runtime.models.model_source import open_source
 from rpeg.runtime.models.saved import SavedModel
+from rpeg.runtime.trainer import InitialWeights, open_weights
 from rpeg.runtime.trajectories import Prompts, Trajectories
 from rpeg.runtime.verifiers.answers import filled, last_number
 
@@ -34,7 +34,7 @@ class Judge:
         run: Run,
         name: str,
         *,
-        source: str,
+        source: str | InitialWeights,
         template: str,
         max_tokens: int,
         dtype: str,
@@ -45,9 +45,9 @@ class Judge:
         self._template = template
         self._settings = Sampling(1, max_tokens, 0.0, 1.0, (), run.seed, seed=0)
         self._dtype = dtype
-        held = open_source(run.resolve(source), source, run.seed)
+        held = open_weights(run, name, source)
         model = SavedModel(
-            title=source,
+            title=source if isinstance(source, str) else f"{source.model.name}@0",
             name=name,
             source=held,
             read=lambda: ((n, held.read(n)) for n, _ in held.shape.tensors()),

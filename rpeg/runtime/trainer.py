@@ -64,6 +64,30 @@ class InitialWeights:
         return self.model.source
 
 
+def open_weights(
+    run: Run,
+    name: str,
+    source: str | InitialWeights,
+    *,
+    critic: bool = False,
+    two_heads: bool = False,
+) -> ModelSource:
+    """The weights that a model starts from. Raises ModelFailure for one that is to predict tokens
+    and starts from one that scores.
+    """
+    heads = {"critic": critic, "two_heads": two_heads}
+    if isinstance(source, InitialWeights):
+        opened = ModelSource(source.source.folder, run.seed, **heads)
+    else:
+        opened = open_source(run.resolve(source), source, run.seed, **heads)
+    if opened.shape.critic and not critic:
+        raise ModelFailure(
+            f"`{name}`: {opened.folder} holds a model that scores, and it needs one that predicts "
+            "tokens: name the model that it was trained from"
+        )
+    return opened
+
+
 class Model:
     """A model that answers log-probs, values or scores; the common part of trained and frozen
     ones.
@@ -89,12 +113,8 @@ class Model:
         self.micro_batch = micro_batch
         if role not in ANSWERS:
             raise ModelFailure(f"`{name}`: {role} models can't run yet, only {', '.join(ANSWERS)}")
-        self.source = self._open(source)
-        if self.predicts and self.source.shape.critic:
-            raise ModelFailure(
-                f"`{name}`: {self.source.folder} holds a model that scores, and a policy needs one "
-                "that predicts tokens: name the model that it was trained from"
-            )
+        heads = {"critic": not self.predicts, "two_heads": role == "actor_critic"}
+        self.source = open_weights(run, name, source, **heads)
         self.tokenizer: Tokenizer = self.source.tokenizer
         """Its tokenizer."""
         self.replica = Replica(self.source, groups, dtype)
@@ -112,12 +132,6 @@ class Model:
     def predicts(self) -> bool:
         """Whether it predicts tokens; else its one head gives numbers."""
         return "logprob" in ANSWERS[self.role]
-
-    def _open(self, source: str | InitialWeights) -> ModelSource:
-        heads = {"critic": not self.predicts, "two_heads": self.role == "actor_critic"}
-        if isinstance(source, InitialWeights):
-            return ModelSource(source.source.folder, self.run.seed, **heads)
-        return open_source(self.run.resolve(source), source, self.run.seed, **heads)
 
     @property
     def shape(self) -> ModelShape:

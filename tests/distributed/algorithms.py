@@ -131,7 +131,7 @@ adv = group_advantage(all, baseline=mean, scale=std)
         things="""
 model rm = reward("{model}")
 model prm = process_reward("{model}")
-model judge = generative_reward("{model}", template="{{response}}={{prompt}}", max_tokens=4)
+model judge = generative_reward(actor@0, template="{{response}}={{prompt}}", max_tokens=4)
 """,
     ),
     "dpo": """rpeg 0.1

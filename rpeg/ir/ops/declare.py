@@ -283,6 +283,7 @@ class ModelOp(DeclareOp):
         "generative_reward": Form(
             "a judge: a language model that is asked for one number a response",
             ("template", "max_tokens", "dtype"),
+            "uri | init",
             needs={"template": r'"{prompt}\n{response}\nGrade from 0 to 10:"', "max_tokens": "256"},
         ),
     }

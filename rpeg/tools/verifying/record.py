@@ -26,9 +26,11 @@ class Recorded:
 
 
 def record(module: ModuleOp, pipeline: str, world: World, seed: int) -> Recorded:
-    """Runs a pipeline to its end. Raises InterpreterError and RuntimeFailure."""
+    """Runs a pipeline to its end, in double precision: what a layout is away from it is the
+    layout's own rounding. Raises InterpreterError and RuntimeFailure.
+    """
     oracle = Rewarding(seed)
-    interpreter = Interpreter(module, pipeline, world, seed, oracle)
+    interpreter = Interpreter(module, pipeline, world, seed, oracle, dtype=torch.float64)
     recording = interpreter.run()
     return Recorded(recording, interpreter.greedy(recording), tuple(oracle.notes.values()))
 

@@ -1,10 +1,11 @@
-"""Every example runs in the interpreter, at a small size."""
+"""Every example runs in the interpreter, at a small size; in double precision to the end."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+import torch
 
 from rpeg.interp import Interpreter, World
 from tests.unit.interp.small import EXAMPLES, STEPS, small, titles, write_world
@@ -20,6 +21,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(("path", "title"), CASES, ids=[f"{p.stem}:{t}" for p, t in CASES])
 def test_it_runs(path: Path, title: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RPEG_ALLOW_PYTHON", "1")
-    recording = Interpreter(small(path, title), title, World(folder)).run()
+    module, world = small(path, title), World(folder)
+    recording = Interpreter(module, title, world, dtype=torch.float64).run()
     assert len(recording.steps) == STEPS
     assert all(step.grad_norms for step in recording.steps)
+    computed = [*recording.weights.values(), *(step.logprobs for step in recording.steps)]
+    assert {t.dtype for named in computed for t in named.values()} == {torch.float64}

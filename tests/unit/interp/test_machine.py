@@ -52,6 +52,25 @@ def test_the_reference_stays(interpret: Interpret) -> None:
     assert float((steps[1].logprobs["lp_ref"] - steps[1].logprobs["lp_old"]).abs().max()) > 1e-3
 
 
+def test_models_start_from_judges_and_judges_from_models(interpret: Interpret) -> None:
+    """All of them have the actor's first weights."""
+    judge = 'model judge = generative_reward(actor@0, template="{response}=", max_tokens=3)\n'
+    text = (
+        SAMPLE.replace("score(brief, y)", "score(judge, y)")
+        + """
+    lp_ref = logprob(ref, y)
+    pg = policy_gradient(y, adv)
+    kl = kl_loss(y, lp_ref, coef=0.1)
+    actor@i+1 = update(actor@i, pg, kl, agg=token_mean)
+"""
+    )
+    train = '\n  data train = prompts("rows.jsonl")'
+    module = parse(text, more=f"{judge}  model ref = policy(judge@0){train}")
+    first = interpret(module).run(1).steps[0]
+    torch.testing.assert_close(first.logprobs["lp_ref"], first.sampled["y"])
+    assert first.rewards["short"].shape == (16,)
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -46,6 +46,21 @@ def test_log_probs_and_entropies(family: str, tmp_path: Path) -> None:
         assert not out.logprob[row, k:].any()
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_double_precision_all_the_way(family: str, tmp_path: Path) -> None:
+    """A derivative by a small difference: one rounding to float32 on the way would drown it."""
+    source = ModelSource(write_model(tmp_path / "m", **FAMILIES[family]), seed=3)
+    tensors = initial_tensors(source, torch.float64)
+    network, rows = Network(source, torch.float64), Rectangle.of(DEMOS, source.tokenizer)
+    name = "model.layers.0.mlp.up_proj.weight"
+    weight = tensors[name].requires_grad_()
+    total = network.policy(tensors, rows).logprob.sum()
+    (gradient,) = torch.autograd.grad(total, weight)
+    step = 1e-6 * gradient.detach() / gradient.norm()
+    moved = network.policy({**tensors, name: weight + step}, rows).logprob.sum() - total
+    assert float(moved.detach() / 1e-6) == pytest.approx(float(gradient.norm()), rel=1e-5)
+
+
 def test_log_probs_are_taken_at_the_temperature(tmp_path: Path) -> None:
     source = ModelSource(write_model(tmp_path / "m"), seed=3)
     tensors, network = initial_tensors(source), Network(source)

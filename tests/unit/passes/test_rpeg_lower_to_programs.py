@@ -48,6 +48,34 @@ def test_a_whole_program() -> None:
     assert not [op for op in module.walk() if isinstance(op, PipelineOp)]
 
 
+JUDGE = 'model judge = generative_reward({}, template="{{response}}", max_tokens=4)\n  step i'
+
+
+@pytest.mark.parametrize(
+    ("model", "line"),
+    [
+        ("ref = policy(actor@0", 'rrt.call "FrozenModel"(%run, groups = %groups, source = %actor_'),
+        ("ref = policy(far@0", 'rrt.call "FrozenModel"(%run, groups = %groups) {name = "ref"'),
+        (
+            JUDGE.format("ref@0"),
+            'rrt.call "Judge"(%run, groups = %groups, source = %actor_initial)',
+        ),
+        (JUDGE.format("actor@0"), 'rrt.call "Judge"(%run, groups = %groups, source = %actor_init'),
+        (JUDGE.format("far@0"), 'rrt.call "Judge"(%run, groups = %groups) {name = "judge"'),
+    ],
+)
+def test_where_models_start(model: str, line: str) -> None:
+    """From a trained model of the program, at however many removes, or from a source."""
+    text = grpo(("  model ref", '  model far = policy("far")\n  model ref'))
+    if "judge" in model:
+        text = text.replace("step i", model, 1).replace("score(correct", "score(judge")
+    else:
+        text = text.replace("ref = policy(actor@0", model)
+    printed = str(run(parse(text), *TO_L2, PASS))
+    assert line in printed
+    assert ('source = "far"' in printed) == ("far@0" in model)
+
+
 def test_places_stay() -> None:
     text = grpo()
     module = run(parse(text), *TO_L2, PASS)

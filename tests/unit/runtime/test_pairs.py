@@ -232,9 +232,22 @@ def test_a_judges_answer(text: str, number: float | None) -> None:
     assert last_number(text) == number
 
 
-def test_a_judge_says_what_the_interpreters_says(run: Run, groups: Groups, model: str) -> None:
-    settings = {"template": "{response}={prompt}", "max_tokens": 4}
-    judge = rt.Judge(run, "judge", source=model, dtype="fp32", groups=groups, **settings)  # type: ignore[arg-type]
+@pytest.mark.parametrize("alone", [True, False], ids=["of a source", "of a trained model"])
+def test_a_judge_says_what_the_interpreters_says(
+    run: Run, groups: Groups, model: str, data: str, alone: bool
+) -> None:
+    """One that starts from a model that is trained keeps the weights of before."""
+    start: str | rt.InitialWeights = model
+    if not alone:
+        settings = {"role": "policy", "source": model, "groups": groups, "dtype": "fp32"}
+        actor = rt.Trainer(run, "actor", optimizer=rt.AdamW(lr=1e-2), horizon=8, **settings)  # type: ignore[arg-type]
+        b = rt.PairData(run, "p", source=data).batch(size=3, order="sequential")
+        actor.update(rt.dpo(b, actor.logprob(b), beta=0.1), agg="pair_mean")
+        start = rt.InitialWeights(actor)
+    judge = rt.Judge(
+        run, "judge", source=start, dtype="fp32", groups=groups,
+        template="{response}={prompt}", max_tokens=4,
+    )  # fmt: skip
     source = ModelSource(Path(model), run.seed)
     network = Model("judge", "policy", Network(source), None)
     theirs = Referee(Weights(network, initial_tensors(source), 0), "{response}={prompt}", 4)

@@ -11,13 +11,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from rpeg.interp import Place
+from rpeg.interp import Place, World
 from rpeg.runtime.errors import ModelFailure
 from rpeg.runtime.models.model_source import ModelSource
 from rpeg.tools.console import Source
 from rpeg.tools.verifying.models import SPREAD, ModelFolders
-from rpeg.tools.verifying.record import Rewarding
-from tests.unit.interp.pipelines import write_model
+from rpeg.tools.verifying.record import Rewarding, record
+from tests.unit.interp.pipelines import grpo, write_model, write_rows
 
 
 @dataclass
@@ -49,6 +49,15 @@ def test_others_are_drawn() -> None:
     assert torch.equal(rewards, score([0.0] * 4)[0])
     assert not torch.equal(rewards, score([0.0] * 4, step=1)[0])
     assert not torch.equal(rewards, score([0.0] * 4, seed=1)[0])
+
+
+def test_recordings_are_in_double_precision(tmp_path: Path) -> None:
+    """So that what a layout is away from them is its own rounding."""
+    write_model(tmp_path / "tiny")
+    write_rows(tmp_path / "rows.jsonl")
+    recording = record(grpo(), "p", World(tmp_path), seed=0).recording
+    assert {t.dtype for t in recording.weights["actor"].values()} == {torch.float64}
+    assert recording.steps[-1].logprobs["lp_old"].dtype == torch.float64
 
 
 @pytest.fixture
