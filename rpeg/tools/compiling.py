@@ -119,8 +119,10 @@ def run_ahead(module: ModuleOp, sources: Sources, source: Source, ahead: Ahead |
     """
     if ahead is None:
         return
-    run_passes(module, [RpegBoundedAsyncPass(ahead.staleness, correction=ahead.correction)], source)
-    module.attributes[SOURCE_HASH] = StringAttr(digest(lift(module, sources)))
+    widening = RpegBoundedAsyncPass(ahead.staleness, correction=ahead.correction)
+    run_passes(module, [widening], source)
+    if widening.statistics.counts:
+        module.attributes[SOURCE_HASH] = StringAttr(digest(lift(module, sources)))
 
 
 def _placing(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rpeg.tools.compiling import Ahead
 from rpeg.tools.console import read
 from rpeg.tools.rpeg import main
 from rpeg.tools.verifying.layouts import USUAL
@@ -99,3 +100,12 @@ def test_a_program_that_fails_says_why(tmp_path: Path) -> None:
     bug = "raise SystemExit('error: the lights went out')"
     problem = caught(verified(write(tmp_path / "p", SFT, "llama"), ["dp1"], bug))
     assert problem == "its program failed: error: the lights went out"
+
+
+@pytest.mark.slow
+def test_what_a_pass_lets_run_ahead(tmp_path: Path) -> None:
+    allowed = GRPO.replace("  step i", "  allow bounded_async(staleness=4)\n  step i")
+    file = write(tmp_path / "p", allowed, "qwen3")
+    ahead = Ahead(2, "sequence_mask")
+    report = verify(Request(read(str(file)), layouts=["tp2"], steps=4, ahead=ahead), print)
+    assert report.ok, report
