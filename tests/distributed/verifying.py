@@ -34,23 +34,42 @@ pipeline p {{
   model actor = policy("{model}", optim=adamw(lr=1e-6, weight_decay=0.1))
   data train = prompts("rows.jsonl")
   verifier brief = outcome("rule:overlong", soft=0, max=8)
-  allow bounded_async(staleness=2, overflow=resume, old_spans=mask)
 
   step i < 100 {{
     q = batch(train, size=8)
-    y, lp = generate(
-      actor@[i-2..i], q, n=4, max_tokens=8, bound=strict, overflow=resume, old_spans=mask,
-    )
+    y, lp = generate(actor@[i-2..i], q, n=4, max_tokens=8, SAID)
     short = score(brief, y)
     adv = group_advantage(short, baseline=mean, scale=std)
     prox = logprob(actor@i, y)
-    w = importance(prox, lp, floor=0.5, cap=5.0, mode=mask, level=sequence)
-    pg = ppo_clip(y, adv, prox, w, clip_low=0.2, clip_high=0.2)
+    w = importance(prox, lp, WEIGHED)
+    pg = LOSS
     actor@i+1 = update(actor@i, pg, agg=token_mean)
   }}
 }}
 """
-"""Samples are made two steps ahead; a response that the weights left trains nothing."""
+"""Samples of weights that are up to two steps old."""
+CLIPPED = "ppo_clip(y, adv, prox, w, clip_low=0.2, clip_high=0.2)"
+CORRECTIONS = {
+    "decoupled": ("bound=strict", "cap=5.0", CLIPPED),
+    "truncated": ("overflow=drop", "cap=1.001", "policy_gradient(y, adv, w)"),
+    "icepop": ("bound=head", "floor=0.995, cap=1.005, mode=mask", CLIPPED),
+    "sequence_mask": (
+        "overflow=defer",
+        "floor=0.99, cap=1.01, mode=mask, level=sequence",
+        CLIPPED.replace(")", ", ratio=sequence)"),
+    ),
+    "partial_rollouts": ("bound=strict, overflow=resume, old_spans=mask", "cap=2.0", CLIPPED),
+}
+"""What is said of the window, of the weights, and the loss: as in examples/async_corrections.rpeg,
+with bounds that small models reach in five steps."""
+
+
+def window(correction: str) -> str:
+    """WINDOW with one of the corrections."""
+    said, weighed, loss = CORRECTIONS[correction]
+    return WINDOW.replace("SAID", said).replace("WEIGHED", weighed).replace("LOSS", loss)
+
+
 SFT = """rpeg 0.1
 pipeline p {{
   model actor = policy("{model}", optim=adamw(lr=1e-5))
@@ -137,6 +156,13 @@ def a_step_late(self, register):
 EmbeddedEngine.swap_weights = a_step_late
 """
 """An engine takes each version of the weights when the next one comes."""
+
+
+NEWEST = """
+import os
+os.environ["RPEG_VERSIONS"] = "newest"
+"""
+"""Samples of a window come from the newest weights, not from the oldest that it allows."""
 
 
 def planting(bug: str) -> Callable[[Path], None]:
