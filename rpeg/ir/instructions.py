@@ -174,6 +174,7 @@ _ROWS = (
         "",
         ("Run", "Name"),
         settings=("groups", "max_rounds"),
+        optional=("max_lag", "bound", "old_spans"),
         results=("Collect",),
     ),
     # weights on their way to an engine
@@ -211,6 +212,7 @@ _ROWS = (
         more=ANY,
         settings=("where",),
     ),
+    Instruction("take", "Collect", settings=("step",), keywords=("step",)),
     Instruction("trajectories", "Collect", results=("Trajectories",)),
     Instruction("rewards", "Collect", results=("ResponseField",)),
     Instruction("token_field", "Collect", settings=("index",), results=("TokenField",)),

@@ -391,16 +391,38 @@ class AheadOp(CheckedOp):
     """
 
     name = "rrt.ahead"
-    buffer = operand_def(ObjectType.of("TrajectoryBuffer"))
-    step = operand_def(ObjectType.of("Step"))
+    HOLDERS: ClassVar[tuple[str, ...]] = ("TrajectoryBuffer", "Collect")
+    """What keeps batches until their step."""
+    buffer = operand_def(ObjectType)
+    step = operand_def(ObjectType)
     body = region_def("single_block")
     traits = traits_def(NoTerminator())
-    assembly_format = "$buffer `,` $step attr-dict-with-keyword $body"
 
     @staticmethod
     def of(buffer: SSAValue, step: SSAValue) -> "AheadOp":
         """What fills a buffer before a step, with an empty body."""
         return AheadOp.create(operands=[buffer, step], regions=[Region(Block())])
+
+    def rules(self) -> Iterator[Violation]:
+        wanted = {0: self.HOLDERS, 1: ("Step",)}
+        for number, classes in wanted.items():
+            found = class_of(self.operands[number])
+            if found not in (*classes, ANY):
+                text = f"rrt.ahead takes a {' or a '.join(classes)}, not a {found}"
+                yield Violation("call-operands", text, violations.operand(number))
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        buffer = parse_value(parser)
+        parser.parse_punctuation(",")
+        step = parse_value(parser)
+        return cls.create(operands=[buffer, step], regions=[parser.parse_region()])
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_list(self.operands, printer.print_ssa_value)
+        printer.print_string(" ")
+        printer.print_region(self.body, print_empty_block=False)
 
 
 @irdl_op_definition

@@ -213,7 +213,8 @@ Read = tuple[SSAValue, int, int]
 
 def reads(op: Operation) -> list[Read]:
     """Values that an operation reads, those of its regions included; of a window, its state."""
-    return [_read(v) for inner in op.walk() for v in inner.operands]
+    readers = (inner for inner in op.walk() if inner is op or not isinstance(inner, StaleOp))
+    return [_read(v) for inner in readers for v in inner.operands]
 
 
 def _read(value: SSAValue) -> Read:

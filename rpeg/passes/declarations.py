@@ -21,7 +21,7 @@ from rpeg.ir.types.values import (
     WeightsType,
 )
 from rpeg.passes.layouts import bound_of
-from rpeg.passes.programs import Cannot, Program
+from rpeg.passes.programs import Cannot, Program, lag_bound
 
 DATA = {"prompts": "PromptData", "demos": "DemoData", "pairs": "PairData"}
 """The runtime's class for each kind of data."""
@@ -133,17 +133,11 @@ class Declarations:
 
     def buffer(self, op: GenerateOp) -> None:
         """The queue between a generate and what reads its trajectories."""
+        title = op.trajectories.name_hint or "y"
         held = op.trajectories.type
         assert isinstance(held, TrajectoriesType)
-        title = op.trajectories.name_hint or "y"
-        settings = {
-            "name": StringAttr(title),
-            "capacity": plain(1 + held.lag[1]),
-            "max_lag": plain(held.lag[1]),
-            "bound": op.bound or plain("strict"),
-            # Nothing is resumed on its way to this buffer, so that nothing is there to regenerate.
-            "old_spans": op.old_spans if op.old_spans != plain("regenerate") else None,
-        }
+        capacity = plain(1 + held.lag[1])
+        settings = {"name": StringAttr(title), "capacity": capacity, **lag_bound(op)}
         made = self.program.call(op, "TrajectoryBuffer", self.program.run, settings=settings)
         made.results[0].name_hint = f"{title}_buffer"
         self.program.buffers[op] = made.results[0]

@@ -13,10 +13,11 @@ from collections.abc import Iterator, Mapping
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from rpeg.ir.ops.movement import pool_of
+from rpeg.ir.ops.regions import CollectOp
 from rpeg.ir.ops.sampling import GenerateOp, StaleOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.pools import pools_at
-from rpeg.ir.rsched import label_of, uses
+from rpeg.ir.rsched import label_of, reads, uses
 from rpeg.ir.text.naming import name_of
 from rpeg.ir.types.values import CursorType
 from rpeg.passes.base import PassRefused, Problem
@@ -29,13 +30,19 @@ def steps_ahead(step: StepOp) -> Ahead:
     """The tasks of a step that run ahead of it. Raises PassRefused where they can't."""
     found: dict[Operation, int] = {}
     for op in step.body.block.ops:
-        if isinstance(op, GenerateOp) and (reach := _reach(step, op)) is not None:
-            for task in _with_needs(op):
-                found[task] = max(found.get(task, 0), reach)
-    problems = [*_kept(found), *_shared_states(step, found)]
+        reaches = [r for g in _generates(op) if (r := _reach(step, g)) is not None]
+        for task in _with_needs(op) if reaches else ():
+            found[task] = max(*reaches, found.get(task, 0))
+    problems = [*_kept(found), *_misread(step, found)]
     if problems:
         raise PassRefused.of(problems)
     return found
+
+
+def _generates(op: Operation) -> Iterator[GenerateOp]:
+    """Those whose batch waits in a buffer: itself, or what a collect gathers its groups from."""
+    if isinstance(op, GenerateOp | CollectOp):
+        yield from (inner for inner in op.walk() if isinstance(inner, GenerateOp))
 
 
 def _reach(step: StepOp, op: GenerateOp) -> int | None:
@@ -66,7 +73,7 @@ def _with_needs(op: Operation) -> Iterator[Operation]:
 def _kept(ahead: Ahead) -> Iterator[Problem]:
     """What would have to be kept besides trajectories until their step."""
     for op, steps in ahead.items():
-        if isinstance(op, GenerateOp):
+        if isinstance(op, GenerateOp | CollectOp):
             continue
         flows = [v for v in op.results if not isinstance(v.type, CursorType)]
         for value, reader in ((v, use.operation) for v in flows for use in v.uses):
@@ -78,15 +85,23 @@ def _kept(ahead: Ahead) -> Iterator[Problem]:
                 )
 
 
-def _shared_states(step: StepOp, ahead: Ahead) -> Iterator[Problem]:
-    """Data of which some batches are read ahead, and others are not."""
-    for start, end in zip(step.states, step.ending.operands, strict=True):
-        maker = end.owner
-        readers = [op for op in ahead if start in uses(op) and not isinstance(op, GenerateOp)]
-        for op in readers:
-            if isinstance(maker, Operation) and ahead.get(maker) != ahead[op]:
+def _misread(step: StepOp, ahead: Ahead) -> Iterator[Problem]:
+    """States that are not there yet so far ahead, or not as they would be without."""
+    makers: dict[SSAValue, Operation | None] = {s: _maker(step, s) for s in step.states}
+    for op, steps in ahead.items():
+        for value, youngest, oldest in reads(op):
+            maker = makers.get(value)
+            if maker is None or youngest <= steps - ahead.get(maker, 0) <= oldest:
+                continue
+            if isinstance(value.type, CursorType):
                 yield Problem(
                     maker,
-                    f"it reads on where a batch was taken {ahead[op]} steps ahead, for samples of "
+                    f"it reads on where a batch was taken {steps} steps ahead, for samples of "
                     "older weights: give it data of its own",
+                )
+            else:
+                yield Problem(
+                    op,
+                    f"it runs {steps} steps ahead, for samples of older weights, and reads "
+                    f"`{name_of(value)}` of its own step, which is not there yet",
                 )

@@ -41,7 +41,7 @@ from rpeg.passes.programs import (
     publish,
     receive,
     report,
-    take,
+    sampling,
 )
 from rpeg.passes.statistics import Meanings
 
@@ -208,7 +208,7 @@ class ProgramGen:
         for op in publishes:
             self._attempt(declarations.publishing, op)
         for op in self.step.walk():
-            if isinstance(op, GenerateOp) and self.place.at_home and self.place.runs(op):
+            if isinstance(op, GenerateOp) and self._buffered(op):
                 declarations.buffer(op)
             elif isinstance(op, CollectOp) and self.place.runs(op):
                 collecting.declare(program, op)
@@ -220,6 +220,14 @@ class ProgramGen:
         for op in publishes:
             if self.place.at_home and op.parent_op() is self.step:
                 self._attempt(lambda op: publish(program, op), op)
+
+    def _buffered(self, op: GenerateOp) -> bool:
+        """Whether what it makes waits for its step in a buffer: not behind a channel or a collect
+        that holds it to its bound.
+        """
+        collect = op.parent_op()
+        kept = isinstance(collect, CollectOp) and collecting.waiting(collect) is not None
+        return self.place.at_home and self.place.runs(op) and not kept
 
     # ---- the loop
 
@@ -247,8 +255,9 @@ class ProgramGen:
 
     def _fill(self, program: Program, tasks: Sequence[Operation]) -> None:
         """What fills buffers ahead of the step; then what they hold for it."""
-        generates = [op for op in tasks if isinstance(op, GenerateOp)]
-        if not generates:
+        held = {**program.buffers, **program.collects}
+        fills = [op for op in tasks if op in held]
+        if not fills:
             text = "it runs ahead, and no generate behind it fills a buffer: move it next to one"
             self.problems.append(Problem(tasks[0], text))
             return
@@ -257,17 +266,20 @@ class ProgramGen:
                 "older weights, sampled from where they are trained, do not compile in a plan of "
                 "several pools yet: sample on another pool, or read @i"
             )
-            self.problems.append(Problem(generates[0], text))
+            self.problems.append(Problem(fills[0], text))
             return
         assert program.loop is not None
-        ahead = AheadOp.of(program.buffers[generates[0]], program.loop.step)
-        ahead.location = generates[0].location
+        ahead = AheadOp.of(held[fills[0]], program.loop.step)
+        ahead.location = fills[0].location
         inside = program.inside(Builder(InsertPoint.at_end(ahead.body.block)), ahead=True)
         program.builder.insert(ahead)
         for op in tasks:
             self._lower(inside, op)
-        for op in generates:
-            take(program, op)
+        for op in fills:
+            if isinstance(op, GenerateOp):
+                sampling.take(program, op)
+            elif isinstance(op, CollectOp):
+                self._attempt(lambda op: collecting.take(program, op), op)
 
     def _lower(self, program: Program, op: Operation) -> None:
         assert isinstance(op, RpegOp)

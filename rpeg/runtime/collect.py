@@ -16,7 +16,10 @@ import torch
 from torch import Tensor
 
 from rpeg.runtime import world
-from rpeg.runtime.errors import DataFailure
+from rpeg.runtime.buffer import TrajectoryBuffer
+from rpeg.runtime.errors import BufferFailure, DataFailure
+from rpeg.runtime.lag import OldSpans
+from rpeg.runtime.pools.admission import Bound
 from rpeg.runtime.selection import Where, join, kept_groups, samples_of, too_few
 from rpeg.runtime.trajectories import Trajectories
 
@@ -46,9 +49,23 @@ class _Round:
 
 
 class Collect:
-    """A batch of `groups` groups that are worth training on, from at most `max_rounds` rounds."""
+    """A batch of `groups` groups that are worth training on, from at most `max_rounds` rounds.
 
-    def __init__(self, run: Run, name: str, *, groups: int, max_rounds: int) -> None:
+    With `max_lag`, batches wait for their step as in a `TrajectoryBuffer`, whose settings `bound`
+    and `old_spans` are.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        name: str,
+        *,
+        groups: int,
+        max_rounds: int,
+        max_lag: int | None = None,
+        bound: Bound = "strict",
+        old_spans: OldSpans | None = None,
+    ) -> None:
         self.run = run
         self.name = name
         self._groups = groups
@@ -56,6 +73,30 @@ class Collect:
         self._rounds: list[_Round] = []
         self._kept: list[Place] = []
         self._batch: _Round | None = None
+        self._waiting = (
+            TrajectoryBuffer(
+                run, name, capacity=max_lag + 1, max_lag=max_lag, bound=bound, old_spans=old_spans
+            )
+            if max_lag is not None
+            else None
+        )
+
+    def ahead(self, step: int) -> Iterator[int]:
+        """The steps whose batches are to be collected before update `step`: see `TrajectoryBuffer`.
+        Of samples of older weights only.
+        """
+        return self._buffer.ahead(step)
+
+    def take(self, *, step: int) -> None:
+        """Goes on with the oldest batch, as update `step` trains on it: see `TrajectoryBuffer`."""
+        y, *fields = self._buffer.take(step=step)
+        self._batch = _Round(y, tuple(fields))
+
+    @property
+    def _buffer(self) -> TrajectoryBuffer:
+        if self._waiting is None:
+            raise BufferFailure(f"`{self.name}` keeps no batches: give it max_lag")
+        return self._waiting
 
     def rounds(self) -> Iterator[int]:
         """The rounds of this step, as many as are needed. Collective.
@@ -72,7 +113,11 @@ class Collect:
             raise DataFailure(f"`{self.name}`: {too_few(found, self._groups, self._max_rounds)}")
         self._note(self._kept[self._groups :], SURPLUS)
         self.run.log(f"collect/{self.name}/rounds", len(self._rounds))
-        self._batch = self._shared(self._kept[: self._groups])
+        batch = self._shared(self._kept[: self._groups])
+        if self._waiting is None:
+            self._batch = batch
+        else:
+            self._waiting.put(batch.y, *batch.fields)
 
     def keep(self, rewards: Tensor, y: Trajectories, *fields: Tensor, where: Where) -> None:
         """Takes a round's groups: of all processes, those for which `where` holds. Collective."""

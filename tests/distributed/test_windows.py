@@ -6,18 +6,35 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from rpeg.frontend import load
+from rpeg.interp import Interpreter, Parity, World, compare
+from rpeg.runtime.recordings.recording import load as load_recording
+from rpeg.runtime.recordings.recording import save
 from rpeg.tools.commands.compile import write_package
 from rpeg.tools.compiling import Choice, compile_text
 from rpeg.tools.console import Source, read
 from rpeg.tools.launching import environment, launch
 from rpeg.tools.verifying.judge import BOUND
 from rpeg.tools.verifying.run import Report, Request, verify
-from tests.distributed.test_kills import PIPELINE, REWARDS, Launch, after, check, finish, history
+from tests.distributed import test_collect
+from tests.distributed.test_kills import (
+    PIPELINE,
+    REWARDS,
+    ROOT,
+    Launch,
+    after,
+    check,
+    finish,
+    history,
+)
 from tests.distributed.verifying import CORRECTIONS, NEWEST, STALE, planting, window, write
+from tests.unit.interp.small import write_world
 
 pytestmark = pytest.mark.slow
 
@@ -105,3 +122,20 @@ def through_the_loop(program: Path) -> None:
     assert batch and put
     lines = "".join(f"    {line}" for line in (made + put).splitlines(keepends=True))
     program.write_text(f"{head}        for _ in y_buffer.ahead(i):\n{lines}{tail}")
+
+
+def test_a_collect_of_older_weights_is_what_the_interpreter_computes(tmp_path: Path) -> None:
+    folder = write_world(tmp_path)
+    text = windowed(test_collect.PIPELINE, "actor@[i-2..i]")
+    (folder / "p.rpeg").write_text(text)
+    module = load(text, "p.rpeg").module
+    assert module is not None
+    recorded = Interpreter(module, "dapo", World(folder)).run()
+    save(recorded, folder / "record")
+    command = ["-m", "rpeg.tools.rpeg", "run", "p.rpeg", "--processes", "1", "--run-dir", "out"]
+    environment = os.environ | {"RPEG_REPLAY": "record", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, *command], env=environment, cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert compare(recorded, load_recording(folder / "out" / "replayed")).within(Parity())

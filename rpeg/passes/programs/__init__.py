@@ -8,7 +8,7 @@ from rpeg.passes.programs.handlers import HANDLERS, lower
 from rpeg.passes.programs.program import Cannot, NotHere, Place, Program
 
 publish, receive = updates.publish, updates.receive
-report, take = effects.report, sampling.take
+report, lag_bound = effects.report, sampling.lag_bound
 
 __all__ = [
     "HANDLERS",
@@ -19,10 +19,10 @@ __all__ = [
     "collecting",
     "crossing",
     "functions",
+    "lag_bound",
     "lower",
     "publish",
     "receive",
     "report",
     "sampling",
-    "take",
 ]

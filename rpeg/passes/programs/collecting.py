@@ -7,17 +7,21 @@ from xdsl.rewriter import InsertPoint
 
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops import regions as ops
+from rpeg.ir.ops.sampling import GenerateOp
 from rpeg.ir.rrt import CallOp, RoundsOp
 from rpeg.ir.text.naming import trajectories_of
 from rpeg.ir.types.attributes import plain
 from rpeg.ir.types.values import CursorType, TokenFieldType, TrajectoriesType
 from rpeg.passes.programs.handlers import compiles, divides, lower, title
 from rpeg.passes.programs.program import Cannot, Program
+from rpeg.passes.programs.sampling import lag_bound, windowed
 
 
 @compiles(ops.CollectOp)
 def _collect(program: Program, op: RpegOp) -> None:
     assert isinstance(op, ops.CollectOp)
+    if waiting(op) is not None and program.place.at_home and not program.ahead:
+        raise Cannot(op, "a collect of older weights runs ahead of its step: mark its task so")
     divides(op, op.int_of("groups"), f"a batch of {op.int_of('groups')} groups")
     rounds = program.builder.insert(RoundsOp.of(program.collects[op]))
     rounds.location = op.location
@@ -31,12 +35,33 @@ def _collect(program: Program, op: RpegOp) -> None:
     fields = _fields(keep, y)
     things = [inner.value(v) for v in (keep.by, y, *fields)]
     inner.call(keep, "keep", *things, receiver=program.collects[op], settings={"where": keep.where})
-    _results(program, op, keep, fields)
+    if not program.ahead:
+        _results(program, op, keep, fields)
+
+
+def take(program: Program, op: ops.CollectOp) -> None:
+    """The batch that the step trains on is what the collect kept for it."""
+    assert program.loop is not None
+    step = {"step": program.loop.step}
+    program.call(op, "take", receiver=program.collects[op], keywords=step)
+    keep = op.body.block.last_op
+    assert isinstance(keep, ops.KeepOp)
+    _results(program, op, keep, _fields(keep, _one_batch(keep)))
+
+
+def waiting(op: ops.CollectOp) -> GenerateOp | None:
+    """The generate of a window whose groups wait for their step in the collect."""
+    inside = (o for o in op.walk() if isinstance(o, GenerateOp))
+    return next((o for o in inside if windowed(o)), None)
 
 
 def declare(program: Program, op: ops.CollectOp) -> None:
     """What gathers the batch, before the loop."""
-    settings = {"name": title(op), "groups": op.groups, "max_rounds": op.max_rounds}
+    generate = waiting(op) if program.place.at_home else None
+    settings = {
+        **{"name": title(op), "groups": op.groups, "max_rounds": op.max_rounds},
+        **(lag_bound(generate) if generate is not None else {}),
+    }
     made = program.call(op, "Collect", program.run, settings=settings)
     held = title(op)
     assert isinstance(held, StringAttr)

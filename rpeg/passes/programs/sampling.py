@@ -3,15 +3,17 @@
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.ir import Attribute
 
 from rpeg.ir.base import RpegOp
 from rpeg.ir.declared import declaration
 from rpeg.ir.ops import fuse
 from rpeg.ir.ops import sampling as ops
-from rpeg.ir.ops.step import StepOp
+from rpeg.ir.ops.regions import EveryOp
 from rpeg.ir.rrt import ConstantOp
 from rpeg.ir.rules.staleness import WORDS
-from rpeg.ir.types.values import CursorType, TokenFieldType, WeightsType
+from rpeg.ir.types.attributes import plain
+from rpeg.ir.types.values import CursorType, TokenFieldType, TrajectoriesType, WeightsType
 from rpeg.ir.vocabulary.settings import python_value
 from rpeg.passes.programs.handlers import compiles, divides, lower, need
 from rpeg.passes.programs.program import Cannot, Program, model_name
@@ -29,9 +31,8 @@ def _batch(program: Program, op: RpegOp) -> None:
 @compiles(ops.GenerateOp)
 def _generate(program: Program, op: RpegOp) -> None:
     assert isinstance(op, ops.GenerateOp)
-    inside = not isinstance(op.parent_op(), StepOp)
-    if isinstance(op.weights.owner, ops.StaleOp) and inside and program.place.at_home:
-        raise Cannot(op, "older weights inside of collect or every do not compile yet: read @i")
+    if windowed(op) and isinstance(op.parent_op(), EveryOp) and program.place.at_home:
+        raise Cannot(op, "older weights inside of every do not compile yet: read @i")
     if op.tools or op.int_of("max_turns") != 1:
         raise Cannot(op, "tools and several turns do not compile yet")
     need(op, "routing", "free", "does not compile yet")
@@ -40,8 +41,8 @@ def _generate(program: Program, op: RpegOp) -> None:
     prompts = program.value(op.prompts)
     made = program.call(op, "generate", prompts, receiver=program.engine(op), settings=settings)
     program.results(op, made)
-    if not program.place.at_home:
-        return  # its channel holds them to the bound where they are trained on
+    if op not in program.buffers:
+        return  # its channel, or the collect that keeps its groups, holds them to the bound
     program.call(op, "put", *made.results, receiver=program.buffers[op])
     if not program.ahead:
         take(program, op)
@@ -52,6 +53,24 @@ def take(program: Program, op: ops.GenerateOp) -> None:
     assert program.loop is not None
     step = {"step": program.loop.step}
     program.results(op, program.call(op, "take", receiver=program.buffers[op], keywords=step))
+
+
+def windowed(op: ops.GenerateOp) -> bool:
+    """Whether it reads a window of versions, or an older one."""
+    return isinstance(op.weights.owner, ops.StaleOp)
+
+
+def lag_bound(op: ops.GenerateOp) -> dict[str, Attribute | None]:
+    """What a buffer of its samples is told of their age."""
+    held = op.trajectories.type
+    assert isinstance(held, TrajectoriesType)
+    # Nothing is resumed on its way into a buffer, so that there is nothing to regenerate.
+    old_spans = op.old_spans if op.old_spans != plain("regenerate") else None
+    return {
+        "max_lag": plain(held.lag[1]),
+        "bound": op.bound or plain("strict"),
+        "old_spans": old_spans,
+    }
 
 
 def _dtype_of(op: RpegOp) -> object:

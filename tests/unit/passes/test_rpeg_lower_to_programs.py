@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.ir import Operation
 
 from rpeg.frontend import load
 from rpeg.ir.ops.declare import PipelineOp
-from rpeg.ir.rrt import CallOp, ProgramOp
+from rpeg.ir.rrt import AheadOp, CallOp, ProgramOp
 from rpeg.ir.rsched import TaskOp
 from rpeg.ir.text.sources import position_of
 from rpeg.ir.types.attributes import RecordAttr
@@ -423,15 +424,45 @@ COLLECT = """    r, y, lp = collect(groups=4, max_rounds=3) {
 """
 
 
-def test_windows_inside_of_a_collect_are_refused() -> None:
-    text = grpo(("adv, lp_old,", "adv, prox, w,"))
+def collecting(*changes: tuple[str, str]) -> str:
+    """A step whose samples are groups of older weights that are worth training on."""
+    text = grpo(("adv, lp_old,", "adv, prox, w,"), *changes)
     lines = text.splitlines(keepends=True)
     first = next(k for k, line in enumerate(lines) if "q = batch" in line)
-    text = "".join([*lines[:first], COLLECT, *lines[first + 4 :]])
-    assert refused(text) == [
-        f"{place(text, 'generate(')}: older weights inside of collect or every do not compile yet: "
-        "read @i"
+    return "".join([*lines[:first], COLLECT, *lines[first + 4 :]])
+
+
+def test_a_collect_of_older_weights_runs_ahead() -> None:
+    module = run(parse(collecting()), *TO_L2, PASS)
+    (ahead,) = [op for op in module.walk() if isinstance(op, AheadOp)]
+    assert callees_in(ahead) == ["batch", "generate", "score", "keep"]
+    program = one(module, ProgramOp)
+    assert callees_in(program).count("take") == 1
+    assert "TrajectoryBuffer" not in callees_in(program)
+    (made,) = [
+        op for op in program.walk() if isinstance(op, CallOp) and op.callee.data == "Collect"
     ]
+    assert python_value(made.settings["max_lag"]) == 2
+
+
+def callees_in(op: Operation) -> list[str]:
+    return [inner.callee.data for inner in op.walk() if isinstance(inner, CallOp)]
+
+
+def test_a_collect_that_reads_weights_of_its_step_cannot_run_ahead() -> None:
+    text = collecting().replace("      keep(", "      now = logprob(actor@i, ys)\n      keep(")
+    assert refusals(parse(text), Annotate(), "rpeg-schedule") == [
+        f"{place(text, 'collect(')}: it runs 2 steps ahead, for samples of older weights, and "
+        "reads `actor` of its own step, which is not there yet"
+    ]
+
+
+def test_a_collect_of_older_weights_that_stays_in_its_step_is_refused() -> None:
+    module = run(parse(collecting()), *TO_L2)
+    for task in (op for op in module.walk() if isinstance(op, TaskOp)):
+        task.properties.pop("ahead", None)
+    with pytest.raises(PassRefused, match="runs ahead of its step: mark its task so"):
+        run(module, PASS)
 
 
 def test_a_task_ahead_is_beside_its_generate() -> None:

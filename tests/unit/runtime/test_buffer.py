@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from rpeg.runtime.buffer import TrajectoryBuffer
+from rpeg.runtime.collect import Collect
 from rpeg.runtime.errors import BufferFailure, StalenessExceeded
 from rpeg.runtime.fields import importance
 from rpeg.runtime.run import Run
@@ -133,3 +134,22 @@ def test_weights_and_what_bounds_them_are_in_the_metrics(run: Run, trajectories:
     assert logged["mismatch/kl"] == pytest.approx(-2 * tokens[0] / total)
     assert logged["mismatch/max"] == 2
     assert torch.equal(w, y.mask.float() * torch.tensor([0.0, 1, 1, 1]).unsqueeze(1))
+
+
+def test_a_collect_gathers_ahead_and_keeps_its_batches(run: Run, trajectories: Made) -> None:
+    with pytest.raises(BufferFailure, match="give it max_lag"):
+        Collect(run, "now", groups=2, max_rounds=1).take(step=0)
+    rounds = Collect(run, "y", groups=2, max_rounds=2, max_lag=1)
+    rewards = torch.tensor([0.0, 1, 0, 1, 1, 1, 1, 1])
+    made = []
+    for i in range(3):
+        for step in rounds.ahead(i):
+            for _ in rounds.rounds():
+                y = of_versions(trajectories(8), *[i] * 8)
+                rounds.keep(rewards, y, torch.full((8, 6), step), where="mixed")
+            made.append(step)
+        rounds.take(step=i)
+        assert rounds.rewards().tolist() == [0, 1, 0, 1] * 2
+        assert rounds.token_field(index=0).unique().tolist() == [i]
+        assert rounds.trajectories().versions.max() == max(0, i - 1)
+    assert made == [0, 1, 2, 3]
