@@ -33,7 +33,9 @@ class Wire:
         launch = world.launch()
         self.place = self.ranks.index(launch.rank)
         """This process's index among them."""
-        store = PrefixStore(f"wire/{name}", launch.store)
+        # A connection of its own: on a shared one, a thread that waits for another process's key
+        # keeps the others from setting the keys that this process is waited for.
+        store = PrefixStore(f"wire/{name}", launch.store.clone())
         self._group: Any = dist.ProcessGroupGloo(store, self.place, len(self.ranks), PATIENCE)
 
     def send(self, tensor: Tensor, to: int) -> None:
