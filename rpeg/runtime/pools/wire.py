@@ -35,7 +35,8 @@ class Wire:
         """This process's index among them."""
         # A connection of its own: on a shared one, a thread that waits for another process's key
         # keeps the others from setting the keys that this process is waited for.
-        store = PrefixStore(f"wire/{name}", launch.store.clone())
+        own = launch.store.clone()  # type: ignore[attr-defined]
+        store = PrefixStore(f"wire/{name}", own)
         self._group: Any = dist.ProcessGroupGloo(store, self.place, len(self.ranks), PATIENCE)
 
     def send(self, tensor: Tensor, to: int) -> None:
