@@ -121,12 +121,18 @@ class Model:
         self._crossing = run.crossing(groups)
 
     def here(self, batch: Value) -> Value:
-        """A batch of the run's shares, in this model's. Collective."""
-        return batch if self._crossing is None else self._crossing.there(batch)
+        """A batch of the run's shares, or a field of it, in this model's. Collective."""
+        if self._crossing is None:
+            return batch
+        with self.run.clock.stage(f"rows_{self.name}"):
+            return self._crossing.there(batch)
 
     def _back(self, found: Tensor) -> Tensor:
         """A field of this model's shares, in the run's. Collective."""
-        return found if self._crossing is None else self._crossing.back(found)
+        if self._crossing is None:
+            return found
+        with self.run.clock.stage(f"rows_{self.name}"):
+            return self._crossing.back(found)
 
     @property
     def predicts(self) -> bool:
@@ -311,7 +317,7 @@ class Trainer(Model):
                 )
             )
             if self._crossing is not None:
-                terms = tuple(term.moved(self._crossing.there) for term in terms)
+                terms = tuple(term.moved(self.here) for term in terms)
                 examples, active = Examples.of(terms[0].batch, self.tokenizer), _active(terms)
             if self.role == "reward":
                 examples = examples.behind(whole=True)

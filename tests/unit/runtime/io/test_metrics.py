@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from rpeg.runtime import world
 from rpeg.runtime.errors import RunFolderFailure, RuntimeFailure
 from rpeg.runtime.logs.metrics import MetricsFile, StepMetrics, main_reward, read_metrics
 from rpeg.runtime.logs.progress import LiveView, PlainView, format_duration, format_figures
@@ -36,6 +37,18 @@ def test_means_weigh_by_what_they_count() -> None:
     metrics.add("longest", 2, how="max")
     assert metrics.merge() == {"loss": 2.0, "tokens": 7, "longest": 3}
     assert metrics.merge() == {}
+
+
+def test_a_sum_counts_each_shard_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes that hold the whole batch; a model splits it over them."""
+    others = StepMetrics()
+    others.add("tokens", 7, how="sum")
+    others.add("critic/loss", 4, how="sum", shard=1)
+    monkeypatch.setattr(world, "gather", lambda mine: [mine, (0, others._entries)])
+    metrics = StepMetrics()
+    metrics.add("tokens", 7, how="sum")
+    metrics.add("critic/loss", 3, how="sum", shard=0)
+    assert metrics.merge(shard=0) == {"tokens": 7, "critic/loss": 7}
 
 
 def test_file_keeps_what_is_not_finite_valid_json(tmp_path: Path) -> None:
