@@ -30,7 +30,12 @@ def task_around(op: Operation) -> Operation:
 def made_on(value: SSAValue) -> str | None:
     """The pool of the task that makes a value."""
     owner = value.owner
-    return pool_of(task_around(owner)) if isinstance(owner, Operation) else None
+    return _pool(task_around(owner)) if isinstance(owner, Operation) else None
+
+
+def _pool(task: Operation) -> str | None:
+    """The pool of a task, or of the first operation inside that has one."""
+    return next((pool for op in task.walk() if (pool := pool_of(op)) is not None), None)
 
 
 def pools_at(task: Operation) -> tuple[str, ...]:
@@ -41,5 +46,5 @@ def pools_at(task: Operation) -> tuple[str, ...]:
         case PublishOp():
             found = [made_on(task.weights) or pool_of(task)]
         case _:
-            found = [pool_of(task)]
+            found = [_pool(task)]
     return tuple(dict.fromkeys(pool for pool in found if pool is not None))

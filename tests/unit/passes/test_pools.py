@@ -9,6 +9,7 @@ from rpeg.ir.ops.movement import PublishOp, TransferOp, pool_of
 from rpeg.ir.ops.regions import EveryOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.pools import made_on
+from rpeg.ir.rrt import CallOp, ProgramOp
 from rpeg.ir.rsched import EdgeOp, SequenceOp
 from rpeg.ir.rules.verify import diagnose
 from rpeg.ir.text.parse import parse_module
@@ -233,6 +234,17 @@ def test_two_pools_that_train() -> None:
         f"{place(text, 'actor on')}: `actor` trains on `trainer`, another model on `rollout`: "
         "models that train in several pools do not compile yet: write one pool for both"
     ]
+
+
+def test_passes_over_one_batch_share_it_in_their_pool() -> None:
+    passes = ("rpeg-fuse-inference", "rpeg-schedule", "rpeg-lower-to-programs")
+    module = run(parse(planned()), TWO, *passes)
+    programs = [op for op in module.walk() if isinstance(op, ProgramOp)]
+    calls = {
+        p.pool.data: [o.callee.data for o in p.walk() if isinstance(o, CallOp)] for p in programs
+    }
+    assert calls["rollout"].count("forward") == 0
+    assert calls["trainer"].count("forward") == 1
 
 
 def test_pools_that_share_gpus() -> None:

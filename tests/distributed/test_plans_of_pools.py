@@ -1,0 +1,122 @@
+"""Generated programs of several pools train what those of one pool train."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rpeg.tools.rpeg import main
+
+ROOT = Path(__file__).parents[2]
+STEPS = 4
+PIPELINE = """rpeg 0.1
+pipeline sort {
+  param staleness = 0
+  model actor = policy("models/tiny-qwen3-digits", optim=adamw(lr=1e-3), dtype=fp32)
+  model ref = policy(actor@0, dtype=fp32)
+  data train = prompts("rows.jsonl")
+  data heldout = prompts("more.jsonl")
+  verifier short = outcome("rule:overlong", soft=2, max=6)
+
+  step i < 4 {
+    q = batch(train, size=4)
+    y, lp = generate(actor@[i-$staleness..i], q, n=4, max_tokens=6, dtype=fp32)
+    r = score(short, y)
+    adv = group_advantage(r, baseline=mean, scale=std)
+    lp_ref = logprob(ref, y)
+    prox = logprob(actor@i, y)
+    w = importance(prox, lp, cap=5.0)
+    pg = ppo_clip(y, adv, prox, w, clip_low=0.2, clip_high=0.2)
+    kl = kl_loss(y, lp_ref, coef=0.1)
+    actor@i+1 = update(actor@i, pg, kl, agg=token_mean, minibatches=2)
+    every(steps=2) {
+      acc = eval(actor@i+1, heldout, short, max_tokens=6)
+      checkpoint()
+    }
+  }
+
+  plan two on "cpu" {
+    pool rollout = cores(0..0, per_node=1)
+    pool trainer = cores(0..0, per_node=1)
+    y on rollout, par(dp=1)
+    r on rollout
+    lp_ref on trainer, par(dp=1)
+    prox on trainer, par(dp=1)
+    actor on trainer, par(dp=1), publish(rollout, mode=reshard), publish(trainer, mode=reshard)
+    acc on trainer, par(dp=1)
+  }
+
+  plan three on "cpu" {
+    pool trainer = cores(0..0, per_node=2)
+    pool checkers = cores(0..0, per_node=1)
+    pool rollout = cores(0..0, per_node=1)
+    y on rollout, par(dp=1)
+    r on checkers, par(dp=1)
+    lp_ref on checkers, par(dp=1)
+    prox on trainer, par(dp=2)
+    actor on trainer, par(dp=2), publish(rollout, mode=reshard), publish(trainer, mode=reshard)
+    acc on trainer, par(dp=2)
+  }
+}
+"""
+SAME = ("hash/samples", "loss", "grad_norm", "reward/r", "lag/max")
+CLOSE = 1e-4
+"""Relative: the first step moves the weights apart by the order of sums."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("pools")
+    rows = [json.dumps({"prompt": f"{k} {k + 3}", "answer": str(k)}) + "\n" for k in range(16)]
+    (made / "rows.jsonl").write_text("".join(rows))
+    (made / "more.jsonl").write_text("".join(rows[:4]))
+    (made / "sort.rpeg").write_text(PIPELINE)
+    return made
+
+
+def trained(folder: Path, staleness: int, *layout: str) -> list[dict[str, Any]]:
+    """Compiles, trains from the oldest weights that the window allows, reads what was logged."""
+    name = f"{layout[-1]}_{staleness}"
+    package, run_dir = folder / f"out_{name}", folder / f"run_{name}"
+    command = ["compile", str(folder / "sort.rpeg"), "-o", str(package), *layout]
+    assert main([*command, "--set", f"staleness={staleness}"]) == 0
+    settings = {"RPEG_RUN_DIR": str(run_dir), "RPEG_VERSIONS": "oldest", "PYTHONPATH": str(ROOT)}
+    settings["PYTHON"] = sys.executable
+    run = subprocess.run(
+        ["bash", str(package / "launch.sh")],
+        env=os.environ | settings,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("staleness", [0, 2])
+def test_two_pools_train_what_one_does(folder: Path, staleness: int) -> None:
+    """Bit by bit: the same samples of the same weights, whoever made them when."""
+    one = trained(folder, staleness, "--processes", "1")
+    two = trained(folder, staleness, "--plan", "two")
+    assert [line["step"] for line in two] == list(range(1, STEPS + 1))
+    assert [{k: line[k] for k in SAME} for line in two] == [
+        {k: line[k] for k in SAME} for line in one
+    ]
+    assert [line["lag/max"] for line in two] == [min(i, staleness) for i in range(STEPS)]
+    assert two[-1]["eval/acc"] == one[-1]["eval/acc"]
+
+
+@pytest.mark.slow
+def test_a_pool_between_and_unlike_widths(folder: Path) -> None:
+    one = trained(folder, 0, "--processes", "1")
+    three = trained(folder, 0, "--plan", "three")
+    for ours, theirs in zip(three, one, strict=True):
+        for name in ("loss", "grad_norm", "kl", "reward/r"):
+            assert ours[name] == pytest.approx(theirs[name], rel=CLOSE, abs=1e-6), name
