@@ -312,6 +312,13 @@ class RpegOp(CheckedOp):
         return {name: _flow(d) for name, d in cls.get_irdl_definition().operands}
 
     @classmethod
+    @cache
+    def needed_operands(cls) -> Sequence[Operand]:
+        """The operands that may not be absent, hidden ones included."""
+        table = (_operand(n, d) for n, d in cls.get_irdl_definition().operands)
+        return [operand for operand in table if not operand.optional]
+
+    @classmethod
     def hidden_operands(cls) -> list[str]:
         """Kinds of the operands that the front end threads, in order."""
         flows = cls.operand_flows().values()
@@ -433,8 +440,7 @@ class RpegOp(CheckedOp):
     @classmethod
     def _enough(cls, parser: Parser, count: int) -> None:
         """Operands are told apart by their order, so none that is needed may be missing."""
-        table = cls.get_irdl_definition().operands
-        needed = [_operand(n, d) for n, d in table if not _operand(n, d).optional]
+        needed = cls.needed_operands()
         if count < len(needed):
             missing = needed[count]
             parser.raise_error(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import VerifyException
 
-from rpeg.ir.base import CheckedOp
+from rpeg.ir.base import CheckedOp, RpegOp
 from rpeg.ir.rules.channels import channel_violations
 from rpeg.ir.rules.order import order_violations
 from rpeg.ir.rules.ranks import rank_violations
@@ -57,9 +57,22 @@ def _op_problems(op: Operation) -> list[Violation]:
             found += op.violations()
             CheckedOp.SOUND = op
         if not any(v.severity == "error" for v in found):
-            op.verify(verify_nested_ops=False)
+            _verify_rest(op)
     except VerifyException as error:
         found.append(Violation("malformed-operation", " ".join(str(error).split())))
     finally:
         CheckedOp.SOUND = None
     return found
+
+
+def _verify_rest(op: Operation) -> None:
+    """What xDSL asks beside the rules. Raises VerifyException.
+
+    The shape and the rules of an operation of L0 ask what its definition does; traits are left, and
+    what may end a block.
+    """
+    if isinstance(op, RpegOp) and op.next_op is not None and not op.successors:
+        for trait in op.get_irdl_definition().traits:
+            trait.verify(op)
+    else:
+        op.verify(verify_nested_ops=False)

@@ -82,6 +82,7 @@ def judge(text: str, form: str, draw: random.Random, tally: Tally) -> None:
     if run.code == 0:
         again, _, problems = parse_module(run.out, "f")
         assert again is not None, (problems, run.out)
+        again.verify()  # as xDSL's tools do
         broken |= _survived(text, form, draw, tally)
     tally.rules.update(broken)
 
