@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
+from xdsl.dialects.builtin import ModuleOp
 
-from tests.unit.passes.pipelines import place
+from rpeg.tools.compiling import Ahead, Choice, compile_text
+from rpeg.tools.console import Failure, Source
+from tests.unit.passes.pipelines import grpo, place
 from tests.unit.tools.commands import Shell
-from tests.unit.tools.opt import opt
+from tests.unit.tools.opt import EXAMPLES, opt
 
 ALLOW = ("  step i", "  allow bounded_async(staleness=4)\n  step i")
 
@@ -50,6 +54,58 @@ def rewritten(shell: Shell, passes: str) -> str:
     done = opt(str(shell.folder / "p.rpeg"), "-p", passes, "-t", "rpeg")
     assert done.code == 0, done.err
     return done.out
+
+
+def test_a_plan_of_two_pools(shell: Shell) -> None:
+    """A line of the plan comes with the new stage, on the pool that trains."""
+    plan = (
+        '  plan two on "cpu" {\n    pool rollout = cores(0..0, per_node=1)\n'
+        "    pool trainer = cores(0..0, per_node=1)\n    y on rollout, par(dp=1)\n"
+        "    r on rollout\n    lp_ref on trainer, par(dp=1)\n"
+        "    actor on trainer, par(dp=1), publish(rollout, mode=reshard), "
+        "publish(trainer, mode=reshard)\n    heldout_acc on trainer, par(dp=1)\n  }\n}\n"
+    )
+    sampled = ("    lp_old = logprob(actor@i, y)\n", ""), ("adv, lp_old,", "adv, lp,")
+    shell.write(text=grpo(ALLOW, *sampled).removesuffix("}\n") + plan)
+    out = shell.folder / "out"
+    done = shell("compile", "p.rpeg", "--plan", "two", "--staleness", "2", "-o", str(out))
+    assert done.code == 0, done.err
+    rollout, trainer = ((out / f"program_{p}.py").read_text() for p in ("rollout", "trainer"))
+    assert 'rt.ReceivedWeights(run, actor, source="trainer", window=2)' in rollout
+    assert "rt.importance" in trainer and "rt.importance" not in rollout
+
+
+SYNCHRONOUS = {
+    "dpo:dpo": "samples from no model that it trains",
+    "reward_model:reward_model": "samples from no model that it trains",
+    "sft_warmup:sft_warmup": "samples from no model that it trains",
+    "sort_digits:warmup": "samples from no model that it trains",
+    "on_policy_distillation:opd": "distill is on-policy",
+    "gspo_moe:gspo": "routing=record does not compile yet",
+    "multi_turn_tools:search_agent": "adapters (lora) do not compile yet",
+}
+"""Examples that can't run ahead, and why."""
+
+
+def ahead(text: str, pipeline: str) -> ModuleOp:
+    """The program of a pipeline of a text that runs two steps ahead. Raises Failure."""
+    source = Source(Path("p.rpeg"), text, pipeline)
+    return compile_text(source, Choice(processes=1, ahead=Ahead(2, "decoupled"), allow_python=True))
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_compile_to_run_ahead(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = file.read_text(encoding="utf-8")
+    if "allow bounded_async" not in text:
+        text = re.sub("(?m)^  step ", "  allow bounded_async(staleness=2)\n  step ", text)
+    for pipeline in re.findall(r"^pipeline (\w+)", text, flags=re.M):
+        refused = SYNCHRONOUS.get(f"{file.stem}:{pipeline}")
+        if refused is None:
+            assert "rrt.ahead" in str(ahead(text, pipeline))
+            continue
+        with pytest.raises(Failure):
+            ahead(text, pipeline)
+        assert refused in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["compile", "run", "verify"])
