@@ -40,6 +40,8 @@ PIPELINES = (
     "rpeg-schedule",
     "rpeg-lower-to-programs",
     "canonicalize,cse,dce",
+    "rpeg-bounded-async{staleness=2 correction=icepop}",
+    "rpeg-bounded-async{staleness=1 correction=none-if-covered},rpeg-annotate-parallelism",
 )
 
 
