@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +19,7 @@ from rpeg.frontend import load
 from rpeg.interp import Interpreter, Parity, World, compare
 from rpeg.runtime.recordings.recording import load as load_recording
 from rpeg.runtime.recordings.recording import save
+from rpeg.runtime.state.ledger import committed, expand
 from rpeg.tools.commands.compile import write_package
 from rpeg.tools.compiling import Choice, compile_text
 from rpeg.tools.console import Source, read
@@ -89,11 +93,40 @@ def folder(tmp_path: Path) -> Path:
 def test_a_killed_run_of_older_weights_goes_on_to_the_bit(folder: Path) -> None:
     undisturbed = Launch(folder, "undisturbed")
     assert Launch(folder, "killed").kill(1, after(10, 0.05))
+    shutil.copytree(folder / "runs" / "killed", folder / "runs" / "narrow")
     assert "resuming tiny after step" in finish(folder, "killed")
     check(folder / "runs" / "killed", undisturbed)
     lines = history(undisturbed.run)
     assert [line["lag/max"] for line in lines] == [0, 1, *[2] * (len(lines) - 2)]
     assert all(line["version/min"] == max(0, i - 2) for i, line in enumerate(lines))
+    check_narrow(folder, lines)
+
+
+def check_narrow(folder: Path, undisturbed: list[dict[str, Any]]) -> None:
+    """One process goes on with the batches that two had made ahead."""
+    options = ["--processes", "1", "--allow-python", "--run-dir", "runs/narrow"]
+    said = cli(folder, "run", "tiny.rpeg", *options)
+    step = int(re.findall(r"resuming tiny after step (\d+)", said)[0])
+    lines = history(folder / "runs" / "narrow")
+    samples = [[line["hash/samples"] for line in run] for run in (lines, undisturbed)]
+    assert samples[0][: step + 2] == samples[1][: step + 2]
+    assert max(line["lag/max"] for line in lines) == 2
+    ledger = committed(folder / "runs" / "narrow" / "ledger.jsonl")
+    used = [i for line in ledger for i in expand(line["ids"])]
+    assert sorted(used) == [(o, s) for o in range(4 * len(lines)) for s in range(4)]
+
+
+def cli(folder: Path, *arguments: str, **variables: str) -> str:
+    """What the command says, which has to succeed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "rpeg.tools.rpeg", *arguments],
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | variables,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def test_a_window_of_no_steps_is_the_synchronous_run(folder: Path) -> None:
@@ -131,10 +164,5 @@ def test_a_collect_of_older_weights_is_what_the_interpreter_computes(tmp_path: P
     assert module is not None
     recorded = Interpreter(module, "dapo", World(folder)).run()
     save(recorded, folder / "record")
-    command = ["-m", "rpeg.tools.rpeg", "run", "p.rpeg", "--processes", "1", "--run-dir", "out"]
-    environment = os.environ | {"RPEG_REPLAY": "record", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, *command], env=environment, cwd=folder, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    cli(folder, "run", "p.rpeg", "--processes", "1", "--run-dir", "out", RPEG_REPLAY="record")
     assert compare(recorded, load_recording(folder / "out" / "replayed")).within(Parity())
