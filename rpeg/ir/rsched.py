@@ -162,11 +162,6 @@ class SequenceOp(CheckedOp):
         """Its tasks by label, in order."""
         return {op.label.data: op for op in self.body.block.ops if isinstance(op, TaskOp)}
 
-    def ahead_of(self, op: Operation) -> int | None:
-        """How many steps ahead a task fills a buffer; None if it runs in its own step."""
-        task = self.tasks.get(label_of(op) or "")
-        return None if task is None or task.ahead is None else task.steps_ahead
-
     @property
     def labels(self) -> Sequence[str]:
         """Labels of its tasks, in order."""

@@ -241,16 +241,17 @@ class ProgramGen:
             for model in program.registers:
                 receive(inside, self.step, model)
         tasks = labelled(self.step)
-        order = [tasks[label] for label in sequence.labels]
-        ending = next((k for k, op in enumerate(order) if _measures(op)), len(order))
-        for ahead, ops in groupby(order[:ending], key=sequence.ahead_of):
-            if ahead is None:
-                for op in ops:
-                    self._lower(inside, op)
-            else:
-                self._fill(inside, list(ops))
+        order = [(tasks[label], task.ahead) for label, task in sequence.tasks.items()]
+        ending = next((k for k, (op, _) in enumerate(order) if _measures(op)), len(order))
+        for ahead, entries in groupby(order[:ending], key=lambda entry: entry[1]):
+            ops = [op for op, _ in entries]
+            if ahead is not None:
+                self._fill(inside, ops)
+                continue
+            for op in ops:
+                self._lower(inside, op)
         self._attempt(lambda step: report(inside, step), self.step)
-        for op in order[ending:]:
+        for op, _ in order[ending:]:
             self._lower(inside, op)
 
     def _fill(self, program: Program, tasks: Sequence[Operation]) -> None:

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from rpeg.runtime.errors import BufferFailure
+from rpeg.runtime.errors import BufferFailure, DataFailure
 from rpeg.runtime.lag import LagBound, OldSpans
 from rpeg.runtime.pools.admission import Ahead, Bound, Window
 from rpeg.runtime.recordings import plain
 from rpeg.runtime.selection import join
-from rpeg.runtime.trajectories import Trajectories
+from rpeg.runtime.trajectories import Row, Trajectories
 
 if TYPE_CHECKING:
     from rpeg.runtime.run import Run
@@ -67,12 +68,15 @@ class TrajectoryBuffer:
                 raise BufferFailure(f"`{self.name}`: nothing was put for step {made + 1}")
 
     def put(self, y: Trajectories, *fields: Tensor) -> None:
-        """Adds the batch of the next step. Raises BufferFailure if the buffer is full."""
+        """Adds the batch of the next step.
+
+        Raises BufferFailure if the buffer is full, DataFailure for rows that no checkpoint holds.
+        """
         if len(self._queue) == self.capacity:
             raise BufferFailure(
                 f"`{self.name}`: the buffer is full, it holds {self.capacity}: take one first"
             )
-        self._queue.append((y, fields))
+        self._queue.append((_portable(y) if self.capacity > 1 else y, fields))
 
     def take(self, *, step: int) -> tuple[Trajectories, *tuple[Tensor, ...]]:
         """The oldest batch, as update `step` trains on it; see `LagBound.consumed`.
@@ -104,6 +108,22 @@ class TrajectoryBuffer:
         whole = [_joined(parts) for parts in zip(*shares, strict=True)]
         self._queue = deque(_share(batch, index, width) for batch in whole)
         self._ahead.made = states[0]["made"]
+
+
+def _portable(y: Trajectories) -> Trajectories:
+    """The same, of rows that a checkpoint gives back as they are."""
+    rows = {id(row): _portable_row(row) for row in y.rows}
+    return replace(y, rows=tuple(rows[id(row)] for row in y.rows))
+
+
+def _portable_row(row: Row) -> Row:
+    try:
+        return replace(row, metadata=plain.portable(row.metadata))
+    except TypeError as error:
+        raise DataFailure(
+            f"{row.place}: a field holds a {error}, which batches that wait for their step can't "
+            "keep: make it a text or a number"
+        ) from None
 
 
 def _packed(batch: Batch) -> dict[str, Any]:

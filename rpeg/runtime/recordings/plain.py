@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from rpeg.runtime.trajectories import Row, Trajectories
+
+PLAIN = (str, int, float, bool, bytes, type(None))
 
 TENSORS = ("tokens", "mask", "versions", "finished", "ordinals", "samples")
 
@@ -38,3 +41,19 @@ def trajectories(held: Mapping[str, Any], parts: Mapping[str, Tensor]) -> Trajec
         temperature=held["temperature"],
         **parts,
     )
+
+
+def portable(value: Any) -> Any:
+    """The same of Python's own texts, numbers, lists, tuples, sets and dicts, which files keep as
+    they are; numpy's texts and numbers become those. Raises TypeError, which names the type, for
+    anything else.
+    """
+    if type(value) in PLAIN:
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if type(value) in (list, tuple, set):
+        return type(value)(map(portable, value))
+    if type(value) is dict:
+        return {portable(key): portable(held) for key, held in value.items()}
+    raise TypeError(type(value).__name__)

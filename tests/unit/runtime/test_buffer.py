@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import date
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from rpeg.runtime.buffer import TrajectoryBuffer
 from rpeg.runtime.collect import Collect
-from rpeg.runtime.errors import BufferFailure, StalenessExceeded
+from rpeg.runtime.errors import BufferFailure, DataFailure, StalenessExceeded
 from rpeg.runtime.fields import importance
 from rpeg.runtime.run import Run
-from rpeg.runtime.trajectories import Trajectories
+from rpeg.runtime.trajectories import Row, Trajectories
 
 Made = Callable[[int], Trajectories]
 
@@ -35,12 +38,12 @@ def test_batches_come_in_order_and_too_old_ones_are_refused(run: Run, trajectori
     held.put(first, torch.ones(4))
     held.put(second)
     y, ones = held.take(step=1)
-    assert y is first and torch.equal(ones, torch.ones(4))
+    assert y.tokens is first.tokens and torch.equal(ones, torch.ones(4))
     with pytest.raises(StalenessExceeded, match="2 versions old"):
         held.take(step=2)
     head = buffer(run, 1, bound="head")
     head.put(first)
-    assert head.take(step=5) == (first,)
+    assert head.take(step=5)[0].tokens is first.tokens
 
 
 @pytest.mark.parametrize("k", [0, 1, 3, 20])
@@ -153,3 +156,19 @@ def test_a_collect_gathers_ahead_and_keeps_its_batches(run: Run, trajectories: M
         assert rounds.token_field(index=0).unique().tolist() == [i]
         assert rounds.trajectories().versions.max() == max(0, i - 1)
     assert made == [0, 1, 2, 3]
+
+
+def test_rows_wait_as_a_checkpoint_keeps_them(run: Run, trajectories: Made, tmp_path: Path) -> None:
+    y = trajectories(4)
+    fields = {"names": [np.str_("Ann")], "solved": (np.bool_(True), 1.5, None)}
+    held = buffer(run, 1)
+    held.put(replace(y, rows=(Row("1", metadata=fields),) * 4))
+    torch.save(held.state_dict(), tmp_path / "held.pt")
+    again = buffer(run, 1)
+    again.load_shares([torch.load(tmp_path / "held.pt", weights_only=True)])
+    kept = again.take(step=0)[0]
+    assert kept.rows == held.take(step=0)[0].rows
+    assert kept.rows[0].metadata == {"names": ["Ann"], "solved": (True, 1.5, None)}
+    with pytest.raises(DataFailure, match=r"rows\.jsonl:3: a field holds a date, .*make it a text"):
+        odd = Row("1", metadata={"on": date(2026, 1, 1)}, place="rows.jsonl:3")
+        held.put(replace(y, rows=(odd,) * 4))
