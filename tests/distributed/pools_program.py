@@ -1,4 +1,5 @@
-"""Programs of pools without a model: an echo engine ahead of a pool that keeps the books.
+"""Programs of pools without a model: an echo engine ahead of a pool that keeps the books, with or
+without a pool between them.
 
 POOLS names the pools and their processes, `rollout:1,trainer:2`; a process runs its pool's program.
 With DIE set to a process's number, it dies in the fourth step of the first attempt. With STOP, the
@@ -47,10 +48,9 @@ def start(pool: str) -> tuple[rt.Run, int]:
     return run, groups.dp_size
 
 
-def channel(run: rt.Run) -> rt.Channel:
-    return rt.Channel(
-        run, "y", source="rollout", target="trainer", capacity=int(os.environ.get("CAPACITY", "2"))
-    )
+def channel(run: rt.Run, name: str, source: str = "rollout", target: str = "trainer") -> rt.Channel:
+    capacity = int(os.environ.get("CAPACITY", "2"))
+    return rt.Channel(run, name, source=source, target=target, capacity=capacity)
 
 
 def dies(run: rt.Run, i: int) -> None:
@@ -61,7 +61,8 @@ def dies(run: rt.Run, i: int) -> None:
 def rollout() -> None:
     run, _ = start("rollout")
     train = rt.PromptData(run, "train", source="rows.jsonl")
-    y_channel, engine = channel(run), EchoEngine()
+    y_channel, engine = channel(run, "y"), EchoEngine()
+    asked = channel(run, "asked", target="ref") if "ref" in bounds() else None
     run.restore()
     for i in run.loop():
         y, lp = engine.generate(train.batch(size=SIZE), n=2)
@@ -69,17 +70,35 @@ def rollout() -> None:
         run.log("generated", len(y.rows), how="sum")
         run.note("rollout", "hello")
         y_channel.put(y, lp, y.ordinals.double() + i)
+        if asked is not None:
+            asked.put(y)
+    run.finish()
+
+
+def ref() -> None:
+    run, _ = start("ref")
+    answered = channel(run, "answered", source="ref")
+    asked = channel(run, "asked", target="ref")
+    run.restore()
+    for i in run.loop():
+        (y,) = asked.take(step=i)
+        answered.put(y.ordinals + 100, i)
     run.finish()
 
 
 def trainer() -> None:
     run, shares = start("trainer")
-    y_channel = channel(run)
+    y_channel = channel(run, "y")
+    answered = channel(run, "answered", source="ref") if "ref" in bounds() else None
     run.restore()
     for i in run.loop():
         y, lp, ordinals = y_channel.take(step=i)
         assert len(y.rows) == 2 * SIZE // shares == len(lp), (len(y.rows), shares)
         assert torch.equal(ordinals, y.ordinals.double() + i)
+        if answered is not None:
+            hundreds, number = answered.take(step=i)
+            assert torch.equal(hundreds, y.ordinals + 100)
+            assert number == i
         dies(run, i)
         everything = torch.ones(len(y.rows), dtype=torch.bool)
         run.ledger.note(
@@ -100,4 +119,4 @@ def pool_of_process() -> str:
 
 
 if __name__ == "__main__":
-    {"rollout": rollout, "trainer": trainer}[pool_of_process()]()
+    {"rollout": rollout, "ref": ref, "trainer": trainer}[pool_of_process()]()

@@ -30,7 +30,7 @@ def torchrun(
         env=os.environ | always | environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
     )
 
 
@@ -52,7 +52,8 @@ def check_run(folder: Path, steps: int = STEPS) -> None:
     assert [line["step"] for line in metrics] == list(range(1, steps + 1))
     for line in metrics:
         assert line["generated"] == 8
-        assert {"time/put_y", "time/take_y", "tokens_per_s"} <= line.keys()
+        assert {"time/put_y", "time/take_y", "tokens_per_s", "queue/y"} <= line.keys()
+        assert 0 <= line["busy/rollout"] <= 1
     used = [i for line in committed(run / "ledger.jsonl") for i in expand(line["ids"])]
     assert used == [(k, s) for k in range(4 * steps) for s in range(2)]
 
@@ -85,13 +86,14 @@ def test_two_shares_to_two_copies_with_a_death_away(folder: Path) -> None:
     assert {u["rolled_back"] for u in undone} <= {2}
 
 
-def test_a_stop_at_home_ends_everybody(folder: Path) -> None:
-    done = torchrun(folder, "rollout:1,trainer:1", STOP="1")
+def test_a_stop_at_home_ends_all_three(folder: Path) -> None:
+    done = torchrun(folder, "rollout:1,ref:1,trainer:2", STOP="1")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     check_run(folder, steps=3)
+    assert tracks(folder)[1] == {"take_asked", "put_answered"}
     assert json.loads((folder / "runs/pools/run.json").read_text())["stopped"]
-    again = torchrun(folder, "rollout:1,trainer:1", STOP="1")
+    again = torchrun(folder, "rollout:1,ref:1,trainer:2", STOP="1")
     assert again.returncode == 0, again.stderr
     assert "already done: pools finished at step 3" in again.stdout
 
