@@ -1,7 +1,7 @@
 """The two loops of an asynchronous run, without each other: `python loops.py sample|train`.
 
 What `examples/async_two_pools.rpeg` does in a step, on one process: `sample` never gets new
-weights, `train` has one batch for all steps. RPEG_RUN_DIR and RPEG_ROOT as for every program; STEPS.
+weights, `train` has one batch for all STEPS. RPEG_RUN_DIR and RPEG_ROOT are as for every program.
 """
 
 from __future__ import annotations
