@@ -152,6 +152,7 @@ class Receiver(Courier):
             if self._arrived.empty:
                 raise RuntimeFailure(f"{self.name}: the other pool's program has ended before")
             self._taken += 1
+            self._changed.notify_all()
             return self._arrived.take(self._taken - 1)
 
     def _work(self, wire: Wire, others: list[int]) -> None:

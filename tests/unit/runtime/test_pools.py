@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import queue
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -212,6 +213,18 @@ def test_at_most_capacity_are_on_the_way(capacity: int) -> None:
     for courier in (sender, receiver):
         courier.finish()
         assert not courier.is_alive()
+
+
+def test_the_next_one_is_fetched_while_one_is_worked_on() -> None:
+    sender, receiver = couriers(2, Hose())
+    first = threading.Timer(0.05, sender.put, [0])
+    first.start()
+    assert receiver.take() == [0], "it had to wait"
+    sender.put(1)
+    deadline = time.monotonic() + 10
+    while receiver.here < 1 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert receiver.here == 1
 
 
 def test_an_error_comes_up_in_the_next_call() -> None:
