@@ -221,6 +221,9 @@ class FromPlan:
         if line is None:
             text = f"the plan `{self.plan.title}` has no line for `{stage_name(stage)}`"
             raise PassRefused(stage, text)
+        if len({_way(c) for c in line.clauses if c.kind == "publish"}) > 1:
+            text = f"`{stage_name(stage)}` publishes in two ways: write the same for all pools"
+            raise PassRefused(line, text)
         pool = self._pool(line, stage)
         stage.attributes[POOL] = StringAttr(pool)
         stage.attributes.update({c.kind: c for c in line.clauses})
@@ -243,6 +246,11 @@ class FromPlan:
         inside = maker.walk() if isinstance(maker, Operation) else ()
         names = [stage_name(op) for op in inside if isinstance(op, GenerateOp)]
         return next((p.pool_name for p in self.plan.places if p.title in names), None)
+
+
+def _way(publish: RecordAttr) -> RecordAttr:
+    """How weights are published, wherever to."""
+    return RecordAttr.make("publish", {k: v for k, v in publish.settings.items() if k != "to"})
 
 
 def _first_gpu(pool: PoolOp) -> int:

@@ -93,7 +93,7 @@ def trained(folder: Path, staleness: int, *layout: str) -> list[dict[str, Any]]:
         env=os.environ | settings,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=600,
     )
     assert run.returncode == 0, run.stdout + run.stderr
     return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]

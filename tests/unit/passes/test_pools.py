@@ -185,6 +185,21 @@ def test_refused(change: tuple[str, str], at: str, message: str) -> None:
     assert refusals(parse(text), TWO) == [f"{place(text, at)}: {message}"]
 
 
+def test_one_way_of_publishing() -> None:
+    text = planned(("publish(rollout, mode=reshard)", "publish(rollout, mode=bcast)"))
+    assert refusals(parse(text), TWO) == [
+        f"{place(text, 'actor on')}: `actor` publishes in two ways: write the same for all pools"
+    ]
+
+
+def test_older_weights_where_they_are_trained() -> None:
+    text = BOTH_WAYS.replace("generate(actor@i, q0", "generate(actor@[i-1..i], q0")
+    assert refusals(parse(text), TWO, "rpeg-schedule", "rpeg-lower-to-programs") == [
+        f"{place(text, 'generate(actor@[i-1')}: older weights, sampled from where they are "
+        "trained, do not compile in a plan of several pools yet: sample on another pool, or read @i"
+    ]
+
+
 def test_rows_do_not_cross() -> None:
     text = planned(
         (

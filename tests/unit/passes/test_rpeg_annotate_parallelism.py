@@ -93,7 +93,7 @@ def test_a_plan() -> None:
 def test_two_pools_are_two_ranges() -> None:
     apart = PLAN.replace("gpus(0..1)\n", "gpus(0..1)\n    pool gen = gpus(2..5)\n")
     apart = apart.replace("y on all, par(dp=2)", "y on gen, par(dp=4)")
-    apart = apart.replace("mode=reshard)\n", "mode=reshard), publish(gen, mode=bcast)\n")
+    apart = apart.replace("mode=reshard)\n", "mode=reshard), publish(gen, mode=reshard)\n")
     module = run(parse(planned(apart)), Annotate(plan="two"))
     assert ranks(module) == {"all": range(2), "gen": range(2, 6)}, "on GPUs in their order"
 

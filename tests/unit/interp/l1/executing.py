@@ -36,12 +36,30 @@ _TOGETHER = _BEHIND.replace("[i-1..i]", "i").replace("lp_old, w,", "lp_old,")
 _TOGETHER = _TOGETHER.replace("    w = importance(lp_old, lp, cap=2.0)\n", "")
 
 
+_TWO_POOLS = """  }
+  plan two on "cpu" {
+    pool engine = cores(0..0, per_node=1)
+    pool trainer = cores(0..0, per_node=2)
+    y on engine, par(dp=1)
+    short on engine, par(dp=1)
+    lp_old on trainer, par(dp=1, tp=2)
+    lp_ref on engine, par(dp=1)
+    actor on trainer, par(dp=1, tp=2), publish(engine, mode=reshard)
+"""
+"""The end of the step, and a plan without its own end."""
+
+
 def _pipeline(step: str) -> ModuleOp:
     """At a learning rate where rounding stays rounding: Adam's steps have its size."""
     return parse(step, optim="adamw(lr=3e-4)", more=THINGS)
 
 
 LAGGING, GRPO = _pipeline(_BEHIND), _pipeline(_TOGETHER)
+PLANNED = {
+    "window": (LAGGING, _pipeline(_BEHIND + _TWO_POOLS)),
+    "synchronous": (GRPO, _pipeline(_TOGETHER + _TWO_POOLS)),
+}
+"""Pipelines, and the same with a plan `two`."""
 L0: Mapping[str, ModuleOp] = {
     "buffered": LAGGING,
     "fused": GRPO,

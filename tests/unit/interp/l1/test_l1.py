@@ -30,7 +30,7 @@ from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass
 from rpeg.runtime.losses import Totals
 from rpeg.sharding.boxes import Box, NotHeldError, Sharding, Transfer, transfers
 from rpeg.sharding.decoder import Block, Decoder, Split, Unit
-from tests.unit.interp.l1.executing import GRPO, L0, Eager, Placed, module_of
+from tests.unit.interp.l1.executing import GRPO, L0, PLANNED, Eager, Placed, module_of
 from tests.unit.interp.meaning import rewritten
 
 FILES = sorted(path.stem for path in Path(__file__).parent.glob("*.mlir"))
@@ -58,6 +58,13 @@ def test_no_order_changes_a_number(name: str, seed: int, placed: Placed) -> None
 def test_an_annotated_pipeline_means_its_l0(options: dict[str, int], placed: Placed) -> None:
     annotated = rewritten(GRPO, RpegAnnotateParallelismPass(**options))
     assert placed.differences(GRPO, annotated, Shuffled(1)) == []
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_a_plan_of_two_pools_means_its_l0(name: str, placed: Placed) -> None:
+    l0, planned = PLANNED[name]
+    annotated = rewritten(planned, RpegAnnotateParallelismPass(plan="two"))
+    assert placed.differences(l0, annotated, Shuffled(1)) == []
 
 
 def test_a_window_lets_an_engine_run_ahead(placed: Placed) -> None:
