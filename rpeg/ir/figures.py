@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +35,8 @@ class Figures:
     @classmethod
     def read(cls, path: Path, known: Mapping[str, Collection[str]]) -> Figures:
         """The file at `path`; `known` gives the keys of each section. Raises FigureError."""
+        import tomllib
+
         try:
             text = path.read_text(encoding="utf-8")
             table = tomllib.loads(text)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import shlex
 import tempfile
-
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
+from typing import TYPE_CHECKING
 
 from rpeg import __version__
 from rpeg.tools.opt.output import write
 from rpeg.tools.opt.targets import mlir
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+    from xdsl.passes import ModulePass
 
 
 class Crash(Exception):

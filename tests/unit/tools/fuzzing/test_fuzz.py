@@ -88,6 +88,15 @@ def test_mutants(form: str) -> None:
     assert tally.inputs == QUICK
 
 
+def test_a_failure_shows_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(fuzz.__globals__, "judge", lambda *_: 1 / 0)
+    with pytest.raises(Found) as failure:
+        fuzz("mlir", 5, 7, 8)
+    test = "tests/unit/tools/fuzzing/test_fuzz.py::test_mutants[mlir]"
+    command = f"RPEG_FUZZ_SEED=5 RPEG_FUZZ_FROM=7 python -m pytest '{test}'"
+    assert str(failure.value).endswith(command)
+
+
 @pytest.mark.slow
 def test_more_mutants(capsys: pytest.CaptureFixture[str]) -> None:
     half, size = MUTANTS // len(FORMS), 500
