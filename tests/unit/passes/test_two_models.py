@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 
 from rpeg.ir.rrt import CallOp, EveryOp
 from rpeg.ir.rsched import SequenceOp
+from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass as Annotate
 from tests.unit.passes.pipelines import one, parse, place, refusals, run
 
 PPO = """rpeg 0.1
@@ -75,6 +78,18 @@ def test_the_program() -> None:
     (initial,) = calls(module, "InitialWeights")
     (critic,) = [op for op in calls(module, "Trainer") if op.results[0].name_hint == "critic"]
     assert critic.named["source"] is initial.results[0]
+
+
+def test_an_actor_and_a_critic_of_unlike_widths() -> None:
+    text = (Path(__file__).parents[3] / "examples" / "ppo_critic.rpeg").read_text(encoding="utf-8")
+    module = run(parse(text), Annotate(plan="node"), *PASSES[1:])
+    hints = [op.results[0].name_hint for op in calls(module, "groups")]
+    assert hints[0] == "groups_dp8zero1full", "batches are split as what samples"
+    held = {op.results[0].name_hint: op.named["groups"] for op in calls(module, "Trainer")}
+    assert held["critic"].name_hint == "groups_dp8zero1full"
+    assert held["actor"].name_hint == "groups_dp4tp2zero1spfull"
+    (whiten,), (controller,) = calls(module, "whiten"), calls(module, "kl_controller")
+    assert whiten.named["groups"] is controller.named["groups"] is held["critic"]
 
 
 def test_models_of_other_sources_read_the_same_tokens() -> None:
