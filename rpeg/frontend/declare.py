@@ -46,6 +46,8 @@ class Declare:
         self.messages = messages
         self.settings = settings
         self.sources = sources
+        self.broken: set[str] = set()
+        """Names of declarations with errors of their own: what starts from them has no more."""
 
     # ---- what exists
 
@@ -58,12 +60,14 @@ class Declare:
         if fresh:
             self.names.symbols[node.name] = node
         if signature is None:
+            self.broken.add(node.name)
             return None
         things_first(node.call, signature, self.messages)
         missing = absent(node.call, signature)
         source = self._source(node, signature, missing)
         given = self.settings.read(node.call, signature, missing)
         if not fresh or not given.sound or (signature.operands and source is None):
+            self.broken.add(node.name)
             return signature.name if fresh else None
         properties: dict[str, Attribute] = {
             "sym_name": StringAttr(node.name),
@@ -106,7 +110,7 @@ class Declare:
             text = f"a declaration starts from initial weights: write {ref.name}@0"
             self.messages.error(ref.at, text)
             return None
-        return SymbolRefAttr(ref.name)
+        return None if ref.name in self.broken else SymbolRefAttr(ref.name)
 
     def allow(self, node: ast.Allow, builder: Builder) -> None:
         """A permission."""

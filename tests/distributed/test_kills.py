@@ -47,6 +47,42 @@ pipeline tiny {{
   }}
 }}
 """
+RICH_STEPS = 8
+RICH = f"""rpeg 0.1
+pipeline rich {{
+  model actor = policy("models/tiny-qwen3-digits", optim=adamw(lr=1e-3), dtype=fp32)
+  model critic = value(actor@0, optim=adamw(lr=1e-3), dtype=fp32)
+  model ref = policy(actor@0, dtype=fp32)
+  data train = prompts("rows.jsonl")
+  verifier shared = outcome("python:rewards:shared")
+  state kl = scalar(init=0.02)
+
+  step i < {RICH_STEPS} {{
+    r, y, lp = collect(groups=4, max_rounds=8) {{
+      q = batch(train, size=4)
+      ys, lps = generate(actor@i, q, n=2, max_tokens=6, dtype=fp32)
+      rs = score(shared, ys)
+      keep(rs, ys, lps, where=mixed)
+    }}
+    lp_ref = logprob(ref, y)
+    v = values(critic@i, y)
+    rt = kl_penalty(r, lp, lp_ref, coef=kl@i)
+    raw, ret = gae(rt, v)
+    adv = whiten(raw)
+    pg = ppo_clip(y, adv, lp, clip_low=0.2, clip_high=0.2)
+    vl = value_loss(y, ret, v, clip=0.2)
+    critic@i+1 = update(critic@i, vl, agg=token_mean, minibatches=2)
+    every(steps=1, from=2) {{
+      actor@i+1 = update(actor@i, pg, agg=token_mean, minibatches=2)
+    }}
+    kl@i+1 = kl_controller(kl@i, lp, lp_ref, target=0.05, horizon=100)
+    every(steps=3) {{
+      checkpoint(keep=2)
+    }}
+  }}
+}}
+"""
+"""What crosses steps besides one model: a critic, a scalar, a place in data that rounds move on."""
 REWARDS = """
 def shared(prompt, completion, answer, metadata):
     return len(set(prompt) & set(completion)) + 0.1 * len(completion)
@@ -55,14 +91,14 @@ FIGURES = {"loss", "grad_norm", "reward/r", "tokens", "hash/samples", "hash/weig
 
 
 class Launch:
-    """`rpeg run` of the pipeline, in a run folder of its own."""
+    """`rpeg run` of a pipeline, in a run folder of its own."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, pipeline: str = "tiny") -> None:
         self.run = folder / "runs" / name
         options = ["--processes", "2", "--allow-python", "--run-dir", str(self.run)]
         self._started = time.time_ns()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "rpeg.tools.rpeg", "run", "tiny.rpeg", *options],
+            [sys.executable, "-m", "rpeg.tools.rpeg", "run", f"{pipeline}.rpeg", *options],
             cwd=folder,
             env=os.environ | {"PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
@@ -119,6 +155,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "rows.jsonl").write_text("".join(rows))
     (folder / "rewards.py").write_text(REWARDS)
     (folder / "tiny.rpeg").write_text(PIPELINE)
+    (folder / "rich.rpeg").write_text(RICH)
     return folder
 
 
@@ -145,8 +182,8 @@ def after(steps: int, seconds: float) -> Callable[[Path], bool]:
     return due
 
 
-def finish(folder: Path, name: str) -> str:
-    code, out, err = Launch(folder, name).wait()
+def finish(folder: Path, name: str, pipeline: str = "tiny") -> str:
+    code, out, err = Launch(folder, name, pipeline).wait()
     assert code == 0, err
     return out
 
@@ -215,3 +252,21 @@ def test_six_kills_at_random_moments(folder: Path, undisturbed: Launch) -> None:
     run = folder / "runs" / "six"
     assert json.loads((run / "run.json").read_text())["attempt"] >= 7
     check(run, undisturbed)
+
+
+def test_a_critic_a_controller_and_rounds_go_on_too(folder: Path) -> None:
+    finish(folder, "whole", "rich")
+    for rank, steps in ((0, 2), (1, 5)):
+        assert Launch(folder, "parted", "rich").kill(rank, after(steps, 0.0))
+    assert "resuming rich after step" in finish(folder, "parted", "rich")
+    whole, parted = (folder / "runs" / name for name in ("whole", "parted"))
+    steps = history(whole)
+    assert history(parted) == steps
+    assert [line["step"] for line in steps] == list(range(1, RICH_STEPS + 1))
+    assert len({line["state/kl"] for line in steps}) == RICH_STEPS
+    assert len({line["critic/loss"] for line in steps}) == RICH_STEPS
+    assert len({line["hash/weights"] for line in steps}) == RICH_STEPS - 1  # the critic warms up
+    rounds = [line["collect/r/rounds"] for line in steps]
+    assert max(rounds) > 1, "no step took another round: the data never moved on by more than one"
+    ledgers = [committed(run / "ledger.jsonl") for run in (parted, whole)]
+    assert ledgers[0] == ledgers[1]

@@ -483,6 +483,21 @@ class ExpectOp(CheckedOp):
             yield Violation("unknown-word", f"`{kind}` is not a distribution{hint(kind, EXPECT)}")
             return
         yield from record_violations(self.distribution, signature)
+        yield from self._share_rule()
+
+    def _share_rule(self) -> Iterator[Violation]:
+        """A ratio is of what a collect keeps; what else makes values keeps all of them."""
+        step = step_of(self)
+        if self.distribution.kind != "ratio" or step is None:
+            return
+        makers = {r.name_hint: op for op in step.walk() for r in op.results}
+        maker = makers.get(self.target.data)
+        if maker is not None and maker.name != "rpeg.collect":
+            yield Violation(
+                "operand-kind",
+                f"ratio is the share that a collect keeps, and `{self.target.data}` is not what "
+                "one keeps: write lognormal(mean=500, cv=0.5) for lengths, or leave the line out",
+            )
 
 
 DECLARE: tuple[type[DeclareOp], ...] = (ModelOp, DataOp, VerifierOp, ToolOp, StateOp)

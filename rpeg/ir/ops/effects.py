@@ -1,12 +1,15 @@
 """Operations that are there for what they do: eval, checkpoint, export, stop."""
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from pathlib import PurePosixPath
 from typing import ClassVar
 
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation
 from xdsl.irdl import irdl_op_definition
 
 from rpeg.ir.base import RpegOp, gives, many, maybe, operand, optional, required, setting
+from rpeg.ir.declared import step_of
 from rpeg.ir.ops.sampling import LANGUAGE_MODEL
 from rpeg.ir.ops.updates import TRAINABLE
 from rpeg.ir.rules import violations
@@ -107,6 +110,22 @@ class ExportOp(RpegOp):
     READS_NEXT: ClassVar[bool] = True
     weights = operand(TRAINABLE)
     to = required(TEXT, '"out/model"')
+
+    def rules(self) -> Iterator[Violation]:
+        folder = PurePosixPath(self.text_of("to"))
+        above = takewhile(lambda op: op is not self, _exports(self))
+        if any(folder == PurePosixPath(other.text_of("to")) for other in above):
+            yield Violation(
+                "repeated-export",
+                f'another export writes to "{folder}": give each a folder of its own',
+                violations.setting("to"),
+            )
+
+
+def _exports(op: Operation) -> Iterator[ExportOp]:
+    """The exports of the step around an operation, in their order."""
+    step = step_of(op)
+    return (o for o in step.walk() if isinstance(o, ExportOp)) if step is not None else iter(())
 
 
 @irdl_op_definition

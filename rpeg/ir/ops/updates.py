@@ -98,6 +98,7 @@ class UpdateOp(RpegOp):
         yield from self._optimizer_rule(owner)
         for index, loss in enumerate(self.losses):
             yield from self._loss_rules(owner, index + 2, loss)
+        yield from self._repetition_rule()
         yield from self._aggregation_rule()
         yield from self._followers_rule()
         yield from self._size_rule()
@@ -163,6 +164,14 @@ class UpdateOp(RpegOp):
                 f"model, such as policy({owner}@0)",
                 violations.operand(index),
             )
+
+    def _repetition_rule(self) -> Iterator[Violation]:
+        """The same term twice counts twice, which its coefficient can say."""
+        losses = list(self.losses)
+        for index, loss in enumerate(losses):
+            if loss in losses[:index]:
+                text = f"`{name_of(loss)}` is added twice: name it once"
+                yield Violation("repeated-loss", text, violations.operand(index + 2))
 
     def _aggregation_rule(self) -> Iterator[Violation]:
         """Losses a pair are averaged over pairs, losses a token are not."""

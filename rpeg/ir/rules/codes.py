@@ -54,6 +54,8 @@ Algorithm = Literal[
     "collect-without-keep",
     "foreign-logprobs",
     "foreign-loss",
+    "repeated-loss",
+    "repeated-export",
     "own-teacher",
     "cut-distribution",
     "crossed-clip-bounds",

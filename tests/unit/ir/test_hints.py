@@ -101,3 +101,20 @@ def test_weights_that_are_there_are_offered() -> None:
     call = "ppo_clip(y, adv, now, iw, clip_low=0.2, clip_high=0.28, clip_dual=3.0)"
     assert problem.message.endswith(f": write {call}")
     assert errors(STEP.replace("# more", there).replace("LOSS", call)) == []
+
+
+def test_what_starts_from_a_broken_declaration_has_no_error_of_its_own() -> None:
+    text = STEP.replace("# more", "").replace("[i-2..i]", "i").replace("LOSS", LOSSES[3])
+    text = text.replace(
+        'policy("tiny", optim=adamw(lr=1e-6))', 'policy("tiny", optim=adamw(lr=no))'
+    )
+    more = "\n  model ref = policy(actor@0)\n  model critic = value(ref@0)\n  data train"
+    assert [d.at.line for d in errors(text.replace("\n  data train", more))] == [3]
+
+
+def test_a_ratio_is_of_what_a_collect_keeps() -> None:
+    text = STEP.replace("# more", "").replace("[i-2..i]", "i").replace("LOSS", LOSSES[3])
+    assert errors(text) == []
+    found = errors(text.removesuffix("}\n") + "  expect y = ratio(mean=0.5)\n}\n")
+    assert ["write lognormal(mean=500, cv=0.5)" in d.message for d in found] == [True]
+    assert errors(text.removesuffix("}\n") + "  expect y = lognormal(mean=500, cv=0.5)\n}\n") == []
