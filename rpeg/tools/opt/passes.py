@@ -141,10 +141,18 @@ def _entry(cls: type[ModulePass]) -> str:
 
 
 def _shown(cls: type[ModulePass]) -> Iterator[str]:
+    """Options with their defaults; in brackets those that may be left out and have none."""
     for field in dataclasses.fields(cls):
         if field.init and field.name != "name":
-            required = field.default is dataclasses.MISSING
-            yield field.name if required else f"{field.name}={field.default}"
+            yield _option(field.name, field.default)
+
+
+def _option(name: str, default: object) -> str:
+    if default is dataclasses.MISSING:
+        return name
+    if default is None or default == ():
+        return f"[{name}]"
+    return f"{name}={str(default).lower() if isinstance(default, bool) else default}"
 
 
 def _summary(cls: type[ModulePass]) -> str:

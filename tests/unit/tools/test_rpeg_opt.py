@@ -161,7 +161,8 @@ def test_help(monkeypatch: pytest.MonkeyPatch, update_golden: bool) -> None:
 def test_passes_are_listed_with_options() -> None:
     listed = opt("--list-passes").out
     assert "\nrpeg-schedule  [X]\n    Labels the operations" in listed
-    assert "rpeg-annotate-parallelism{plan=None dp=1" in listed
+    assert "rpeg-annotate-parallelism{[plan] dp=1 tp=1 pp=1 cp=1 vpp=1 sp=false zero=0" in listed
+    assert "rpeg-eliminate-dead-stages{[stages]}" in listed
     assert listed.index("rpeg-lower-to-programs") < listed.index("canonicalize-dmp")
     assert listed.count("rpeg-schedule") == 1
 
