@@ -8,6 +8,7 @@ says whether the source was loaded.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import json
@@ -34,7 +35,11 @@ def main() -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     descriptor, source, memory = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    connection = Connection(descriptor)
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # there is nobody to tell
+        _serve(Connection(descriptor), source, memory)
+
+
+def _serve(connection: Connection, source: str, memory: int) -> None:
     try:
         reward = load(source)
     except BaseException as error:

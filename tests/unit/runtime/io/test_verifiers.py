@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from rpeg.runtime.errors import VerifierFailure
 from rpeg.runtime.run import Run
 from rpeg.runtime.trajectories import Trajectories
-from rpeg.runtime.verifiers import Verifier
+from rpeg.runtime.verifiers import Verifier, worker
 from rpeg.runtime.verifiers.pool import Failed, WorkerPool
 from rpeg.runtime.verifiers.rules import Response, find_rule
 
@@ -197,6 +198,19 @@ def test_workers_end_with_the_process_that_started_them(python_rewards: Run) -> 
         command, env=environment, capture_output=True, text=True, check=True, timeout=50
     )  # returns once nobody holds its output any more, so before a hung call would
     assert done.stdout.count("Failed(") == 3
+
+
+def test_a_worker_whose_process_is_gone_before_it_is_ready_ends_quietly() -> None:
+    ours, theirs = Pipe()
+    ours.close()
+    command = [sys.executable, "-P", str(Path(worker.__file__)), str(theirs.fileno())]
+    done = subprocess.run(
+        [*command, "python:math:sqrt", str(2**32)],
+        pass_fds=[theirs.fileno()],
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_whole_batch_of_failures_stops_the_run(
