@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
@@ -42,3 +44,21 @@ def test_both_opt_tools_print_the_same() -> None:
     result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     sides = [line.split()[0] for line in result.stdout.splitlines()]
     assert sides == ["rpeg-opt", "xdsl-opt", "ratio"] * 2
+
+
+@pytest.mark.slow
+def test_a_publish_and_a_broadcast() -> None:
+    sizes = ["--layers", "1", "--hidden", "64", "--rounds", "2", "--dtype", "bf16"]
+    result = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "publish.py"), *sizes],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    assert [line.split()[0] for line in result.stdout.splitlines()[1:]] == [
+        "publish",
+        "broadcast",
+        "ratio",
+    ]

@@ -76,13 +76,13 @@ class Wire:
         for sender in self.ranks:
             packed = pack(value)
             length = torch.tensor([len(packed)])
-            self._broadcast(length, sender)
+            self.broadcast(length, sender)
             data = packed if sender == self.ranks[self.place] else packed.new_empty(int(length))
-            self._broadcast(data, sender)
+            self.broadcast(data, sender)
             values.append(unpack(data))
         return values
 
-    def _broadcast(self, tensor: Tensor, sender: int) -> None:
+    def broadcast(self, tensor: Tensor, sender: int) -> None:
         self._group.broadcast(tensor, self.ranks.index(sender)).wait()
 
 

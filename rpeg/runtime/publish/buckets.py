@@ -1,5 +1,5 @@
-"""Buckets as bytes: pieces of arrays go in on one side, come out on the other, and each piece is
-counted into the digest of what passed.
+"""Buckets as bytes: pieces of arrays go in on one side, counted into the digest of what is sent, and
+come out on the other.
 """
 
 from __future__ import annotations
@@ -33,14 +33,22 @@ def pack(bucket: Bucket, message: Tensor, arrays: Sequence[Tensor], types: Types
 
 def unpack(
     bucket: Bucket, message: Tensor, place: int, arrays: Sequence[Tensor], types: Types
-) -> Digest:
-    """Copies the pieces from the bytes into the arrays of receiver number `place`; their digest."""
-    total = nothing()
+) -> None:
+    """Copies the pieces from the bytes into the arrays of receiver number `place`."""
     for piece in bucket.pieces:
-        view, end = _view(piece, message, types), piece.targets[place]
-        arrays[end.array][end.box.slices].copy_(view)
-        total += digest(piece.tensor, piece.box, view)
-    return total
+        end = piece.targets[place]
+        arrays[end.array][end.box.slices].copy_(_view(piece, message, types))
+
+
+def stretch(bucket: Bucket, place: int, arrays: Sequence[Tensor]) -> Tensor | None:
+    """[bytes] of the arrays of receiver number `place`, if the bucket's bytes are just those and
+    lie on the host.
+    """
+    first, last = bucket.pieces[0].targets[place], bucket.pieces[-1].targets[place]
+    array = arrays[first.array]
+    if not bucket.in_place or array.is_cuda:
+        return None
+    return array[first.box.low[0] : last.box.high[0]].view(-1).view(torch.uint8)
 
 
 def _view(piece: Piece, message: Tensor, types: Types) -> Tensor:

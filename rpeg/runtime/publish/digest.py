@@ -45,7 +45,7 @@ def digest(name: str, box: Box, values: Tensor) -> Digest:
     total = nothing()
     for axis, first in enumerate(box.low):
         sums = _along(bits, axis).cpu().numpy().astype(np.uint64)
-        total += (_factors(axis, first + len(sums))[:, first:] * sums).sum(axis=1)
+        total += _factors(axis, first + len(sums))[:, first:] @ sums
     unused = np.uint64(64 - 8 * values.element_size())
     return (total * _of_name(name)) << unused
 

@@ -2,7 +2,8 @@
 
 Each process says which boxes of which tensors it holds, and which it wants. Intersecting them gives
 the transfers (`rpeg.sharding.boxes`); those that leave one process for the same others are cut into
-pieces and packed, end to end, into buckets.
+pieces and packed, end to end, into buckets. A large piece that its receivers hold in one stretch
+has a bucket to itself, which needs no unpacking.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ MIB = 1 << 20
 BUCKET_BYTES = 32 * MIB
 PIECE_BYTES = 4 * MIB
 """Pieces are larger only where one row is; small enough for a processor's cache."""
+LARGE_BYTES = MIB // 4
+"""From which on a bucket of one piece is worth its message."""
 _ALIGNED = 16
 """Bytes: where pieces begin in a bucket, so that any element type can be read there."""
 
@@ -60,6 +63,12 @@ class Bucket:
     pieces: tuple[Piece, ...]
     size: int
     """Bytes, gaps between pieces included."""
+    in_place: bool = False
+    """Its bytes are, in order and without gaps, a stretch of each receiver's array."""
+
+
+Route = tuple[int, tuple[int, ...]]
+"""Sender, receivers."""
 
 
 def plan(
@@ -72,21 +81,20 @@ def plan(
     """
     holds = {rank: share.holds for rank, share in shares.items() if share.holds}
     wants = {rank: share.wants for rank, share in shares.items() if share.wants}
-    routes: defaultdict[tuple[int, tuple[int, ...]], list[Piece]] = defaultdict(list)
-    for source, targets, piece in _routed(transfers(holds, wants), holds):
-        rows = max(1, min(PIECE_BYTES, bucket_bytes) // _row_bytes(piece, widths))
-        routes[source, targets].extend(_cut(piece, rows))
+    routes: defaultdict[Route, list[Piece]] = defaultdict(list)
+    for route, piece in _routed(transfers(holds, wants), holds):
+        routes[route].append(piece)
     return [
-        Bucket(source, targets, tuple(pieces), size)
-        for (source, targets), found in sorted(routes.items(), key=lambda route: route[0])
-        for pieces, size in _packed(found, widths, bucket_bytes)
+        bucket
+        for route, pieces in sorted(routes.items(), key=lambda item: item[0])
+        for bucket in _buckets(route, pieces, widths, wants, bucket_bytes)
     ]
 
 
 def _routed(
     moves: Iterable[Transfer], holds: Mapping[int, Sequence[Held]]
-) -> Iterator[tuple[int, tuple[int, ...], Piece]]:
-    """(sender, receivers, piece): one piece where several receive the same."""
+) -> Iterator[tuple[Route, Piece]]:
+    """One piece where several processes receive the same."""
     same: defaultdict[tuple[int, int, Box], list[Transfer]] = defaultdict(list)
     for move in moves:
         same[move.src, move.src_array, move.src_box].append(move)
@@ -95,7 +103,40 @@ def _routed(
         ends = tuple(End(move.dst_array, move.dst_box) for move in found)
         receivers = tuple(move.dst for move in found)
         piece = Piece(held.tensor, inner.moved(held.box.low), End(array, inner), ends)
-        yield source, receivers, piece
+        yield (source, receivers), piece
+
+
+def _buckets(
+    route: Route,
+    pieces: Iterable[Piece],
+    widths: Mapping[str, int],
+    wants: Mapping[int, Sequence[Held]],
+    limit: int,
+) -> Iterator[Bucket]:
+    """A large stretch has its own; all others share theirs."""
+    source, targets = route
+    others: list[Piece] = []
+    for piece in pieces:
+        row = _row_bytes(piece, widths)
+        small = max(1, min(PIECE_BYTES, limit) // row)
+        if piece.box.shape[0] * row < LARGE_BYTES or not _is_stretch(piece, targets, wants):
+            others.extend(_cut(piece, small))
+            continue
+        for part in _cut(piece, max(1, limit // row)):
+            packed = tuple(
+                replace(block, begin=k * small * row) for k, block in enumerate(_cut(part, small))
+            )
+            yield Bucket(source, targets, packed, part.box.shape[0] * row, in_place=True)
+    for packed, size in _packed(others, widths, limit):
+        yield Bucket(source, targets, packed, size)
+
+
+def _is_stretch(piece: Piece, targets: Iterable[int], wants: Mapping[int, Sequence[Held]]) -> bool:
+    """Whether it is whole rows of every receiver's array."""
+    return all(
+        end.box.shape[1:] == wants[rank][end.array].box.shape[1:]
+        for rank, end in zip(targets, piece.targets, strict=True)
+    )
 
 
 def _row_bytes(piece: Piece, widths: Mapping[str, int]) -> int:
@@ -114,7 +155,7 @@ def _cut(piece: Piece, rows: int) -> Iterator[Piece]:
 
 def _packed(
     pieces: Iterable[Piece], widths: Mapping[str, int], limit: int
-) -> Iterator[tuple[list[Piece], int]]:
+) -> Iterator[tuple[tuple[Piece, ...], int]]:
     """(pieces, bytes) of bucket after bucket, each filled as far as the next piece fits."""
     bucket: list[Piece] = []
     end = 0
@@ -122,9 +163,9 @@ def _packed(
         size = piece.box.size * widths[piece.tensor]
         begin = -(-end // _ALIGNED) * _ALIGNED
         if bucket and begin + size > limit:
-            yield bucket, end
+            yield tuple(bucket), end
             bucket, begin = [], 0
         bucket.append(replace(piece, begin=begin))
         end = begin + size
     if bucket:
-        yield bucket, end
+        yield tuple(bucket), end

@@ -64,14 +64,13 @@ class Push(Courier):
         super().__init__(name, connect)
 
     def put(self, version: int, arrays: Sequence[Tensor]) -> Digest:
-        """Copies a process's arrays once the version before has been sent; see `Outbox.fill`."""
+        """Copies a process's arrays once the version before was sent; see `Outbox.fill`."""
         with self._changed:
             self._wait(lambda: self._box is not None and self._version is None)
             assert self._box is not None, "it was waited for"
-            part = self._box.fill(arrays)
             self._version = version
             self._changed.notify_all()
-        return part
+        return self._box.fill(arrays)
 
     def _work(self, wire: Wire, others: list[int]) -> None:
         box = Outbox(connect(wire, self._mine, self._types))

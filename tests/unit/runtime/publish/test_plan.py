@@ -28,6 +28,15 @@ def shardings(draw: st.DrawFn) -> Sharding:
     return split.flat_sharding(replicas) if draw(st.booleans()) else split.sharding(replicas)
 
 
+def test_a_large_stretch_needs_no_unpacking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rpeg.runtime.publish.plan.LARGE_BYTES", 200)
+    found = planned(Split(SHAPE, tp=2).sharding(), {0: whole()}, 1 << 20)
+    in_place = {piece.tensor for bucket in found if bucket.in_place for piece in bucket.pieces}
+    assert "model.embed_tokens.weight" in in_place  # rows
+    assert "model.layers.0.mlp.down_proj.weight" not in in_place  # columns
+    test_any_layout_is_filled_from_any_other()
+
+
 def planned(source: Sharding, target: Sharding, size: int) -> list[Bucket]:
     """From the first processes of a launch to the ones behind them."""
     shares = {rank: Share(holds=held) for rank, held in source.items()}
@@ -44,7 +53,11 @@ def test_any_layout_is_filled_from_any_other(source: Sharding, target: Sharding,
         message = torch.zeros(bucket.size, dtype=torch.uint8)
         buckets.pack(bucket, message, cut(source[bucket.source], model), TYPES)
         for place, rank in enumerate(bucket.targets):
-            buckets.unpack(bucket, message, place, found[rank], TYPES)
+            stretch = buckets.stretch(bucket, place, found[rank])
+            if stretch is None:
+                buckets.unpack(bucket, message, place, found[rank], TYPES)
+            else:
+                stretch.copy_(message)
         longest = max(p.box.size * 4 // p.box.shape[0] for p in bucket.pieces)
         assert bucket.size <= max(size, longest)
     for rank, held in behind.items():
