@@ -1,4 +1,4 @@
-"""Buckets as bytes: pieces of arrays go in on one side, counted into the digest of what is sent, and
+"""Buckets as bytes: pieces of arrays go in on one side, counted into a digest of what is sent, and
 come out on the other.
 """
 
