@@ -158,6 +158,14 @@ class WeightReader(Digested, Protocol):
         ...
 
 
+class RenewedWeights(WeightReader, Protocol):
+    """Weights that may be replaced while samples are in flight."""
+
+    def renew(self) -> bool:
+        """Whether a newer version was there, which is the one to be read now."""
+        ...
+
+
 class WeightRegister(WeightReader, Protocol):
     """The newest published weights of one model: a latest-value register, not a queue."""
 

@@ -102,7 +102,7 @@ def trainer() -> None:
         r = (y.lengths % 3).double()
         adv = rt.group_advantage(y, r, baseline="mean", scale="std")
         prox = actor.logprob(y)
-        w = rt.importance(y, prox, lp, cap=5.0)
+        w = rt.importance(run, y, prox, lp, cap=5.0)
         pg = rt.ppo_clip(y, adv, prox, w, clip_low=0.2, clip_high=0.2)
         actor.update(pg, agg="token_mean")
         dies(run, i)

@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 
 from rpeg.ir.base import RpegOp
 from rpeg.ir.declared import declaration
+from rpeg.ir.layout import width_of
 from rpeg.ir.ops import fuse
 from rpeg.ir.ops import sampling as ops
+from rpeg.ir.ops.movement import clause_of
 from rpeg.ir.ops.regions import EveryOp
 from rpeg.ir.rrt import ConstantOp
 from rpeg.ir.rules.staleness import WORDS
@@ -39,13 +41,37 @@ def _generate(program: Program, op: RpegOp) -> None:
     need(op, "dtype", _dtype_of(op), "differs from the model's: it does not compile yet")
     settings = {k: v for k, v in op.properties.items() if k not in WORDS}
     prompts = program.value(op.prompts)
-    made = program.call(op, "generate", prompts, receiver=program.engine(op), settings=settings)
+    made = program.call(
+        op,
+        "generate",
+        prompts,
+        receiver=program.engine(op),
+        keywords=_renewed(program, op),
+        settings=settings,
+    )
     program.results(op, made)
     if op not in program.buffers:
         return  # its channel, or the collect that keeps its groups, holds them to the bound
     program.call(op, "put", *made.results, receiver=program.buffers[op])
     if not program.ahead:
         take(program, op)
+
+
+def _renewed(program: Program, op: ops.GenerateOp) -> dict[str, SSAValue]:
+    """Where samples in flight find newer weights: on a pool of their own only, since elsewhere none
+    can come before they end.
+    """
+    goes_on = python_value(op.properties.get("overflow")) == "resume"
+    if not goes_on or program.place.at_home:
+        return {}
+    layout = clause_of(op, "par")
+    if layout is not None and any(width_of(layout, axis) > 1 for axis in ("tp", "pp")):
+        raise Cannot(
+            op,
+            "overflow=resume where several processes sample the same: they would not agree on when "
+            "new weights come; lay the pool out with dp only, or write overflow=wait",
+        )
+    return {"renew": program.registers[model_name(op)]}
 
 
 def take(program: Program, op: ops.GenerateOp) -> None:

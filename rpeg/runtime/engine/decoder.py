@@ -78,9 +78,15 @@ class Decoder:
     """A model's weights, ready to sample from."""
 
     def __init__(
-        self, shape: ModelShape, weights: Mapping[str, Tensor], dtype: torch.dtype
+        self,
+        shape: ModelShape,
+        weights: Mapping[str, Tensor],
+        dtype: torch.dtype,
+        version: int = -1,
     ) -> None:
         self.shape = shape
+        self.version = version
+        """Of the weights; -1 where nobody counts."""
         w = {name: tensor.to(dtype) for name, tensor in weights.items()}
         self.embedding = w["model.embed_tokens.weight"]
         self._head = Weight(self.embedding if shape.tied else w["lm_head.weight"])

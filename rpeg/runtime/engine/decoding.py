@@ -4,7 +4,7 @@ end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -72,15 +72,35 @@ class Completions:
     """[samples] int64."""
     finished: Tensor
     """[samples] bool: ended before max_tokens ran out."""
+    versions: Tensor
+    """[max_tokens] int32: which version of the weights predicted each token."""
+
+
+Renew = Callable[[], Decoder | None]
+"""Newer weights than those in use, if there are any by now."""
+
+
+def never() -> Decoder | None:
+    """The weights stay as they are."""
+    return None
 
 
 class Decoding:
-    """Decodes chunks with one model, one tokenizer and one set of settings."""
+    """Decodes chunks with one model, one tokenizer and one set of settings.
+
+    Between two tokens it may go on with newer weights: these read again what was sampled so far.
+    """
 
     def __init__(
-        self, decoder: Decoder, settings: Sampling, tokenizer: Tokenizer, banned: Tensor
+        self,
+        decoder: Decoder,
+        settings: Sampling,
+        tokenizer: Tokenizer,
+        banned: Tensor,
+        renew: Renew = never,
     ) -> None:
         self._decoder = decoder
+        self._renew = renew
         self._settings = settings
         self._tokenizer = tokenizer
         self._banned = banned
@@ -102,6 +122,8 @@ class Decoding:
             state.end(t, self._ended(state, t))
             if t + 1 == s.max_tokens or bool(state.done.all()):
                 break
+            if (newer := self._renew()) is not None:
+                self._decoder, state = newer, state.under(newer, t)
             state.advance(t)
         return state.completions(real)
 
@@ -129,6 +151,7 @@ class _State:
         """Reads the prompts; rows from `real` on only fill up the chunk."""
         n, slots = settings.n, width + settings.max_tokens
         device = decoder.device
+        self._begin = (settings, prompts, width, real)
         ids = torch.tensor([[*p, *[0] * (width - len(p))] for p in prompts], device=device)
         ends = torch.tensor([len(p) for p in prompts], device=device)
         self._decoder, self._width = decoder, width
@@ -148,10 +171,21 @@ class _State:
         self._lengths = torch.full((rows,), settings.max_tokens, device=device)
         self.done = torch.arange(rows, device=device) >= real
         """[rows] bool: nothing more is kept of it."""
+        self._versions = torch.full((settings.max_tokens,), -1, dtype=torch.int32)
+
+    def under(self, decoder: Decoder, t: int) -> _State:
+        """The same samples before token t is read, the tokens before it read by other weights."""
+        other = _State(decoder, *self._begin)
+        other.tokens, other._logprobs = self.tokens, self._logprobs
+        other._lengths, other.done, other._versions = self._lengths, self.done, self._versions
+        for place in range(t):
+            other.advance(place)
+        return other
 
     def append(self, t: int, tokens: Tensor, logprobs: Tensor) -> None:
         """Token t of every row [rows], and its log-prob."""
         self.tokens[:, t], self._logprobs[:, t] = tokens, logprobs
+        self._versions[t] = self._decoder.version
 
     def end(self, t: int, ended: Tensor) -> None:
         """Rows that end with token t, if they haven't before."""
@@ -167,7 +201,7 @@ class _State:
     def completions(self, real: int) -> Completions:
         """The rows that were asked for, on the host."""
         parts = (self.tokens, self._logprobs, self._lengths, self.done)
-        return Completions(*(part[:real].cpu() for part in parts))
+        return Completions(*(part[:real].cpu() for part in parts), self._versions)
 
 
 class Noise:

@@ -15,7 +15,7 @@ from rpeg.runtime.engine.decoding import Decoding, Sampling, chunks
 from rpeg.runtime.engine.sampling import distribution
 from rpeg.runtime.errors import GenerationFailure, WeightMismatch
 from rpeg.runtime.groups import Groups, device
-from rpeg.runtime.interfaces import Sampled, SeededHost, WeightReader
+from rpeg.runtime.interfaces import RenewedWeights, Sampled, SeededHost, WeightReader
 from rpeg.runtime.models.tokenizer import Tokenizer
 from rpeg.runtime.publish.digest import checksum
 from rpeg.runtime.trajectories import Prompts, Row, Trajectories
@@ -39,6 +39,7 @@ class EmbeddedEngine:
         self._checksum = ""
         self._weights: dict[str, Tensor] = {}
         self._decoders: dict[str, Decoder] = {}
+        self._renewing: RenewedWeights | None = None
         banned = torch.zeros(self.shape.vocab, dtype=torch.bool, device=device())
         if self.tokenizer.pad_id is not None:
             banned[self.tokenizer.pad_id] = True
@@ -76,16 +77,19 @@ class EmbeddedEngine:
         dtype: str = "fp32",
         routing: str = "free",
         seed: int = 0,
+        renew: RenewedWeights | None = None,
     ) -> tuple[Trajectories, Tensor]:
         """n completions for each prompt, and the log-probs [samples, max_tokens] they were sampled
         under.
 
-        `routing` matters to experts only, and these models are dense. Raises GenerationFailure for
-        what this engine can't do.
+        With `renew`, samples go on under newer weights of that register as soon as some are there:
+        each token has the version that predicted it. `routing` matters to experts only, and these
+        models are dense. Raises GenerationFailure for what this engine can't do.
         """
         if max_turns != 1:
             raise GenerationFailure("the embedded engine samples one turn: set max_turns=1")
         settings = Sampling(n, max_tokens, temperature, top_p, stop, self.run.seed, seed)
+        self._renewing = renew
         with self.run.clock.stage("generate"):
             return self.run.oracle.completions(self, prompts, settings, dtype)
 
@@ -94,7 +98,14 @@ class EmbeddedEngine:
         self, prompts: Prompts, settings: Sampling, dtype: str
     ) -> tuple[Trajectories, Tensor]:
         """Completions by the weights in use, and the log-probs they were sampled under."""
-        return self._generate(prompts, settings, self._decoder(dtype))
+        decoding = Decoding(
+            self._decoder(dtype),
+            settings,
+            self.tokenizer,
+            self._banned,
+            renew=lambda: self._renewed(dtype),
+        )
+        return self._generate(prompts, settings, decoding)
 
     @torch.inference_mode()
     def logprobs(self, y: Trajectories, settings: Sampling, dtype: str) -> Tensor:
@@ -118,11 +129,20 @@ class EmbeddedEngine:
         if dtype not in DTYPES:
             raise GenerationFailure(f"the embedded engine has no {dtype}: use fp32 or bf16")
         if dtype not in self._decoders:
-            self._decoders[dtype] = Decoder(self.shape, self._weights, DTYPES[dtype])
+            made = Decoder(self.shape, self._weights, DTYPES[dtype], self.version)
+            self._decoders[dtype] = made
         return self._decoders[dtype]
 
+    def _renewed(self, dtype: str) -> Decoder | None:
+        """The decoder of newer weights, if some are there."""
+        register = self._renewing
+        if register is None or not register.renew():
+            return None
+        self.swap_weights(register)
+        return self._decoder(dtype)
+
     def _generate(
-        self, prompts: Prompts, settings: Sampling, decoder: Decoder
+        self, prompts: Prompts, settings: Sampling, decoding: Decoding
     ) -> tuple[Trajectories, Tensor]:
         n, width = settings.n, settings.max_tokens
         ids = [self._encode(row, width) for row in prompts.rows]
@@ -131,20 +151,21 @@ class EmbeddedEngine:
         logprobs = torch.zeros(samples, width)
         lengths = torch.zeros(samples, dtype=torch.long)
         finished = torch.zeros(samples, dtype=torch.bool)
-        decoding = Decoding(decoder, settings, self.tokenizer, self._banned)
+        versions = torch.zeros(samples, width, dtype=torch.int32)
         for chunk in chunks([len(i) for i in ids], n):
             rows = torch.tensor([p * n + k for p in chunk.prompts for k in range(n)])
             mine = [ids[p] for p in chunk.prompts]
             part = decoding.run(mine, prompts.ordinals[chunk.prompts], chunk.width)
             tokens[rows], logprobs[rows] = part.tokens, part.logprobs
             lengths[rows], finished[rows] = part.lengths, part.finished
+            versions[rows] = part.versions
         mask = torch.arange(width) < lengths.unsqueeze(1)
         y = Trajectories(
             rows=tuple(row for row in prompts.rows for _ in range(n)),
             prompt_ids=tuple(i for i in ids for _ in range(n)),
             tokens=tokens * mask,
             mask=mask,
-            versions=torch.where(mask, self.version, -1).int(),
+            versions=torch.where(mask, versions, -1),
             finished=finished,
             ordinals=prompts.ordinals.repeat_interleave(n),
             samples=torch.arange(n).repeat(len(ids)),

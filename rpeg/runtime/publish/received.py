@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rpeg.runtime import world
-from rpeg.runtime.errors import RuntimeFailure
+from rpeg.runtime.errors import GenerationFailure, RuntimeFailure
 from rpeg.runtime.groups import device
 from rpeg.runtime.interfaces import NamedTensors, Sampled
 from rpeg.runtime.pools.admission import Choice, Versions, Window
@@ -83,6 +83,22 @@ class ReceivedWeights:
             if at_least == min(found):
                 return
 
+    def renew(self) -> bool:
+        """Chooses a newer version for the step at work, if one is there and RPEG_VERSIONS lets a
+        step take the newest.
+
+        Raises GenerationFailure where several processes sample the same: they would not agree.
+        """
+        if world.size() != self.run.data_parallel[1]:
+            raise GenerationFailure(
+                f"samples of `{self.name}` go on with new weights where each process has its own: "
+                "lay their pool out with dp only, or write overflow=wait"
+            )
+        renewed = self._pull.renew(self.run.step)
+        if renewed:
+            self.run.log(f"renewed/{self.name}", 1, how="sum")
+        return renewed
+
     def read(self) -> NamedTensors:
         """(Hugging Face name, whole tensor) of the chosen weights; they stay as they are until the
         next choice is read.
@@ -124,6 +140,23 @@ class Pull(Courier):
             assert self._versions is not None, "one is there"
             version, self.chosen = self._versions.take(step)
             return version
+
+    def renew(self, step: int) -> bool:
+        """Chooses a newer version of step `step` than was chosen, if it is there and so wanted.
+
+        Raises RuntimeFailure where a log says what is wanted: it has one version a step.
+        """
+        if isinstance(self._choice, Mapping):
+            raise RuntimeFailure(
+                f"{self.name}: a run whose samples go on with new weights is not made again from "
+                "its log: write overflow=wait, or leave the versions free"
+            )
+        with self._changed:
+            self._wait(lambda: True)
+            newer = self._choice == "newest" and self._is_there(step, self.chosen.version + 1)
+            if newer and self._versions is not None:
+                _, self.chosen = self._versions.take(step)
+            return newer
 
     def read(self) -> Mapping[str, Tensor]:
         """What was chosen; only now what was read before may be overwritten."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import runpy
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,11 @@ from rpeg.ir.text.parse import parse_module
 from rpeg.lowering.package import package, programs
 from rpeg.lowering.python import Origin, source_hash
 from rpeg.tools.compiling import Choice, compile_text
-from rpeg.tools.console import read
+from rpeg.tools.console import Reported, read
 from tests.unit.lowering.compiled import ROOT
 
 EXAMPLE = "async_two_pools.rpeg"
+RESUME = "overflow=resume, old_spans=mask"
 GOLDEN = ("program.py", "program_rollout.py", "program_trainer.py")
 
 
@@ -51,6 +53,21 @@ def test_the_same_from_its_ir(files: dict[str, str]) -> None:
     assert module is not None, problems
     origin = Origin(EXAMPLE, source_hash(programs(module)[0]))
     assert package(module, origin, "..").files == files
+
+
+def test_samples_in_flight_go_on_with_new_weights(capsys: pytest.CaptureFixture[str]) -> None:
+    source = read(str(ROOT / "examples" / EXAMPLE))
+    text = source.text.replace("async(staleness=4)", f"async(staleness=4, {RESUME})")
+    text = text.replace("max_tokens=9, dtype", f"max_tokens=9, {RESUME}, dtype")
+    module = compile_text(replace(source, text=text), Choice(plan="two"))
+    made = package(module, Origin(EXAMPLE, source_hash(programs(module)[0])), "..").files
+    assert "renew=actor_weights" in made["program_rollout.py"]
+    assert "renew" not in made["program_trainer.py"]
+    wide = text.replace("rollout = cores(0..0, per_node=1)", "rollout = cores(0..0, per_node=2)")
+    wide = wide.replace("y on rollout, par(dp=1)", "y on rollout, par(dp=1, tp=2)")
+    with pytest.raises(Reported):
+        compile_text(replace(source, text=wide), Choice(plan="two"))
+    assert "overflow=resume where several processes sample the same" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("rank", [0, 1])
