@@ -201,7 +201,8 @@ class _State:
     def completions(self, real: int) -> Completions:
         """The rows that were asked for, on the host."""
         parts = (self.tokens, self._logprobs, self._lengths, self.done)
-        return Completions(*(part[:real].cpu() for part in parts), self._versions)
+        tokens, logprobs, lengths, done = (part[:real].cpu() for part in parts)
+        return Completions(tokens, logprobs, lengths, done, self._versions)
 
 
 class Noise:
