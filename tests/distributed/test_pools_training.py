@@ -35,7 +35,7 @@ def train(
         env=os.environ | always | {"RPEG_RUN_DIR": str(run)} | environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     metrics = lines(run / "metrics.jsonl")
