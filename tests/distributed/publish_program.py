@@ -2,8 +2,9 @@
 goes on.
 
 LAYOUT is the trainer's, ENGINES the generator's data-parallel width, WINDOW how far it may be
-ahead. With DIE set to a process's number, it dies in the fourth step of the first attempt. Each
-process writes the versions that it published, or sampled from, with their digests.
+ahead. With RENEW, samples in flight go on under new weights. With DIE set to a process's number, it
+dies in the fourth step of the first attempt. Each process writes the versions that it published, or
+sampled from, with their digests.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ STEPS, SIZE, N = 6, 4, 4
 LAYOUT = rt.Layout(**parse_layout(os.environ["LAYOUT"]))  # type: ignore[arg-type]
 ENGINES = int(os.environ.get("ENGINES", "1"))
 WINDOW = int(os.environ.get("WINDOW", "2"))
+TOKENS = int(os.environ.get("TOKENS", "6"))
 
 
 def start(pool: str) -> rt.Run:
@@ -66,6 +68,7 @@ def rollout() -> None:
     actor_weights = rt.ReceivedWeights(run, actor, source="trainer", window=WINDOW)
     actor_engine = rt.EmbeddedEngine(run, actor, groups=groups)
     y_channel = channel(run)
+    renew = actor_weights if "RENEW" in os.environ else None
     run.restore()
     for i in run.loop():
         actor_weights.wait(step=i)
@@ -73,7 +76,7 @@ def rollout() -> None:
         actor_engine.reset_prefix_cache()
         record(run, step=i, version=actor_engine.version, digest=actor_weights.checksum)
         q = train.batch(size=SIZE)
-        y, lp = actor_engine.generate(q, n=N, max_tokens=6, temperature=1.0)
+        y, lp = actor_engine.generate(q, n=N, max_tokens=TOKENS, temperature=1.0, renew=renew)
         dies(run, i)
         y_channel.put(y, lp)
     run.finish()

@@ -94,6 +94,18 @@ def test_from_any_layout_to_engines(
 
 
 @pytest.mark.slow
+def test_samples_in_flight_go_on_with_new_weights(tmp_path: Path) -> None:
+    done = launch(tmp_path, "dp1", 2, WINDOW="2", RENEW="1", TOKENS="200")
+    assert done.returncode == 0, done.stderr
+    check(tmp_path, engines=1, processes=2, window=2)
+    lines = metrics(tmp_path)
+    assert all(line["lag/max"] <= 2 for line in lines)
+    renewed = [line for line in lines if line.get("renewed/actor")]
+    print(len(renewed), "of", len(lines), "steps")  # how often is a matter of luck
+    assert all(line["version/min"] < line["version/max"] for line in renewed)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_death_at_staleness_two(victim: int, tmp_path: Path) -> None:
     done = launch(tmp_path, "dp1", 2, restarts=1, WINDOW="2", DIE=str(victim))
