@@ -42,6 +42,10 @@ HARDENED = (*SAMPLED, "value", "generative_reward", *SCORING)
 
 LR = 3e-4
 """Far above float32's rounding within five steps, and no higher than what parity is bounded for."""
+WARMUP = 5
+"""Updates. In its first steps Adam moves a weight by its gradient's sign, however small that is:
+where a gradient is nearly zero, rounding decides. Once it has seen some, it no longer does.
+"""
 KL = 0.2
 MINIBATCHES = 2
 
@@ -184,13 +188,15 @@ class Hardening:
         return next(m for m in self._all(ModelOp) if m.title == title)
 
     def _quicken(self, model: ModelOp) -> None:
-        """A learning rate that moves weights at once."""
+        """A learning rate that moves weights at once, and rounding errors of them little."""
         assert isinstance(model.optim, RecordAttr), "a verified update has an optimizer"
-        changed: Mapping[str, Attribute] = {"lr": plain(LR), "warmup": plain(0)}
+        changed: Mapping[str, Attribute] = {"lr": plain(LR), "warmup": plain(WARMUP)}
         model.properties["optim"] = RecordAttr.make(
             model.optim.kind, {**model.optim.settings, **changed}
         )
-        self.notes.append(f"`{model.title}` trains with lr={LR:g} and no warm-up")
+        self.notes.append(
+            f"`{model.title}` trains with lr={LR:g} and a warm-up of {WARMUP} updates"
+        )
 
     def _divergence(self, update: UpdateOp, y: SSAValue, model: ModelOp) -> None:
         """A KL term that is not zero."""
