@@ -81,7 +81,7 @@ def test_it_becomes_small_and_exact() -> None:
     assert "step i < 5 {" in text
     assert "batch(train, size=8)" in text
     assert "generate(actor@i, q, n=4, max_tokens=12, dtype=fp32)" in text
-    assert 'optim=adamw(lr=3e-4, warmup=5, schedule=cosine), dtype=fp32)' in text
+    assert "optim=adamw(lr=3e-4, warmup=5, schedule=cosine), dtype=fp32)" in text
     assert "5 steps in fp32" in notes[0]
 
 
