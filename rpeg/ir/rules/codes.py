@@ -54,6 +54,7 @@ Algorithm = Literal[
     "collect-without-keep",
     "foreign-logprobs",
     "foreign-loss",
+    "repeated-stage",
     "repeated-loss",
     "repeated-export",
     "own-teacher",

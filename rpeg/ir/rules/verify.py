@@ -13,6 +13,7 @@ from rpeg.ir.rules.order import order_violations
 from rpeg.ir.rules.ranks import rank_violations
 from rpeg.ir.rules.references import reference_violations
 from rpeg.ir.rules.schedule import deadlock_violations
+from rpeg.ir.rules.stage_names import stage_name_violations
 from rpeg.ir.rules.structure import shape_violations
 from rpeg.ir.rules.versions import version_violations
 from rpeg.ir.rules.violations import Violation
@@ -23,7 +24,8 @@ from rpeg.ir.text.sources import Sources
 def diagnose(module: Operation, sources: Sources, names: bool = True) -> list[Diagnostic]:
     """Every problem of a module; warnings and notes only where no error may have caused them.
 
-    `names` asks whether what is used is declared; the front end has its own messages for that.
+    `names` asks whether what is used is declared, and each stage called something else: the front
+    end has its own messages for that.
     """
     problems = _problems(module, names)
     found = [sources.violation(op, broken) for op, broken in problems]
@@ -47,6 +49,7 @@ def _problems(module: Operation, names: bool) -> Iterator[tuple[Operation, Viola
     yield from channel_violations(module)
     yield from version_violations(module)
     if names:
+        yield from stage_name_violations(module)
         yield from reference_violations(module)
 
 

@@ -84,12 +84,18 @@ def test_the_bounds_themselves_are_sound() -> None:
         ("controller", "target=0.1, horizon=-1", "24: horizon=-1: expected at least 1"),
         ("to", "", '26: to="": expected text that is not empty'),
         ("expect", "lognormal(mean=-5, cv=0.5)", "29: mean=-5: expected above 0"),
-        ("expect", "ratio(mean=1.5)", "29: mean=1.5: expected above 0 and at most 1"),
     ],
 )
 def test_out_of_range(part: str, written: str, message: str) -> None:
     found = errors(**{part: written})
     assert len(found) == 1 and found[0].startswith(message), found
+
+
+def test_a_ratio_is_at_most_1() -> None:
+    """It is of a collect, which this step has none of."""
+    of_another, out_of_range = errors(expect="ratio(mean=1.5)")
+    assert "ratio is the share that a collect keeps" in of_another
+    assert out_of_range == "29: mean=1.5: expected above 0 and at most 1"
 
 
 @pytest.mark.parametrize(

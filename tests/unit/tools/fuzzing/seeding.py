@@ -1,7 +1,8 @@
-"""The seed of everything random here: each commit has its own, and so its own inputs.
+"""The seed of everything random here: each state of the sources has its own, and so its own inputs.
 
-The same commit always meets the same inputs, so that what held before it landed holds in continuous
-integration too. RPEG_FUZZ_SEED is another seed; outside of a git checkout each run draws one.
+The same sources always meet the same inputs, so that what held before they landed holds in
+continuous integration too, whatever commit they landed as. RPEG_FUZZ_SEED is another seed; outside
+of a git checkout each run draws one.
 """
 
 from __future__ import annotations
@@ -16,18 +17,22 @@ FOLDER = "tests/unit/tools/fuzzing"
 
 
 def seed_here() -> int:
-    """The seed that was asked for, else the commit's, else any."""
+    """The seed that was asked for, else that of the sources, else any."""
     given = os.environ.get("RPEG_FUZZ_SEED")
     if given is not None:
         return int(given)
-    return commit_seed() or random.SystemRandom().getrandbits(28)
+    return source_seed() or random.SystemRandom().getrandbits(28)
 
 
-def commit_seed() -> int | None:
-    """The first seven digits of the commit; None outside of a git checkout, or without git."""
+def source_seed() -> int | None:
+    """The first digits of the committed tree; None outside of a git checkout, or without git."""
     try:
         found = subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+            ["git", "rev-parse", "HEAD^{tree}"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
         )
     except (OSError, subprocess.CalledProcessError):
         return None

@@ -1,0 +1,33 @@
+"""Each stage of a step has a name of its own: plans, channels and reports go by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xdsl.ir import Operation
+
+from rpeg.ir.base import RpegOp
+from rpeg.ir.ops.step import StepOp
+from rpeg.ir.ops.updates import UpdateOp
+from rpeg.ir.rules.violations import Violation
+from rpeg.ir.stages import stage_name
+
+
+def stage_name_violations(root: Operation) -> Iterator[tuple[Operation, Violation]]:
+    """Each stage with the name of one before it. Updates go by their models."""
+    for step in root.walk():
+        if isinstance(step, StepOp):
+            yield from _repeated(step)
+
+
+def _repeated(step: StepOp) -> Iterator[tuple[Operation, Violation]]:
+    taken: set[str] = set()
+    for op in step.walk():
+        if not isinstance(op, RpegOp) or not op.PLACED or isinstance(op, UpdateOp):
+            continue
+        name = stage_name(op)
+        if name in taken:
+            known = f"another stage is called `{name}`" if name else "another stage has no name"
+            text = f'{known}: write attributes {{stage = "..."}} with a name of its own'
+            yield op, Violation("repeated-stage", text)
+        taken.add(name)
