@@ -1,7 +1,7 @@
-"""The seed of everything random here: each state of the sources has its own, and so its own inputs.
+"""The seed of everything random here: each state of the package has its own, and so its own inputs.
 
-The same sources always meet the same inputs, so that what held before they landed holds in
-continuous integration too, whatever commit they landed as. RPEG_FUZZ_SEED is another seed; outside
+The same package always meets the same inputs, so that what held before it landed holds in
+continuous integration too, whatever commit it landed as. RPEG_FUZZ_SEED is another seed; outside
 of a git checkout each run draws one.
 """
 
@@ -17,7 +17,7 @@ FOLDER = "tests/unit/tools/fuzzing"
 
 
 def seed_here() -> int:
-    """The seed that was asked for, else that of the sources, else any."""
+    """The seed that was asked for, else the package's, else any."""
     given = os.environ.get("RPEG_FUZZ_SEED")
     if given is not None:
         return int(given)
@@ -25,10 +25,10 @@ def seed_here() -> int:
 
 
 def source_seed() -> int | None:
-    """The first digits of the committed tree; None outside of a git checkout, or without git."""
+    """The first digits of the package's tree; None outside of a git checkout, or without git."""
     try:
         found = subprocess.run(
-            ["git", "rev-parse", "HEAD^{tree}"],
+            ["git", "rev-parse", "HEAD:rpeg"],
             cwd=ROOT,
             capture_output=True,
             text=True,
