@@ -101,7 +101,7 @@ def test_a_register_that_is_renamed(shell: Shell, tmp_path: Path) -> None:
 
 
 def test_an_expectation_of_a_name_that_is_lost(shell: Shell, tmp_path: Path) -> None:
-    shell.write(("\n}\n", "\n  expect adv = ratio(mean=0.5)\n}\n"))
+    shell.write(("\n}\n", "\n  expect adv = lognormal(mean=5, cv=0.5)\n}\n"))
     text = opt(str(tmp_path / "p.rpeg")).out
     (tmp_path / "new.mlir").write_text(text.replace("%adv", "%9"))
     assert shell("diff", "p.rpeg", "new.mlir").out.splitlines() == [

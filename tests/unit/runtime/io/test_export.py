@@ -13,6 +13,7 @@ from torch import Tensor
 
 from rpeg.runtime.errors import ModelFailure
 from rpeg.runtime.run import Run
+from tests.unit.runtime.publish.models import SHAPE
 
 
 class Model:
@@ -23,6 +24,7 @@ class Model:
     def __init__(self, hf_folder: Path) -> None:
         self.hf_folder = hf_folder
         self.scale = 1.0
+        self.shape = SHAPE
         hf_folder.mkdir()
         (hf_folder / "config.json").write_text('{"model_type": "qwen3", "torch_dtype": "float32"}')
         (hf_folder / "tokenizer.json").write_text("{}")

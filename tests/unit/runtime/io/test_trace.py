@@ -34,6 +34,7 @@ def test_events_are_what_perfetto_reads(tmp_path: Path) -> None:
     assert list(read_trace(trace.path)) == [
         {
             "name": "generate",
+            "cat": "work",
             "ph": "X",
             "ts": 10_000_000,
             "dur": 500_000,
@@ -43,6 +44,7 @@ def test_events_are_what_perfetto_reads(tmp_path: Path) -> None:
         },
         {
             "name": "update",
+            "cat": "work",
             "ph": "X",
             "ts": 10_500_000,
             "dur": 500_000,
