@@ -78,6 +78,7 @@ def test_one_share_to_two_with_a_death_at_home(folder: Path) -> None:
     assert names == {"ledger.pt", "manifest.json", "run.pt", "train.pt"}
 
 
+@pytest.mark.slow
 def test_two_shares_to_two_copies_with_a_death_away(folder: Path) -> None:
     done = torchrun(folder, "trainer:2,rollout:2", restarts=1, DIE="3", TP="trainer", CAPACITY="1")
     assert done.returncode == 0, done.stderr
@@ -86,6 +87,7 @@ def test_two_shares_to_two_copies_with_a_death_away(folder: Path) -> None:
     assert {u["rolled_back"] for u in undone} <= {2}
 
 
+@pytest.mark.slow
 def test_a_stop_at_home_ends_all_three(folder: Path) -> None:
     done = torchrun(folder, "rollout:1,ref:1,trainer:2", STOP="1")
     assert done.returncode == 0, done.stderr

@@ -39,7 +39,7 @@ from tests.unit.tools.fuzzing.test_fuzz import WORKERS, Found, ready
 KINDS = ("model", "data", "verifier", "tool", "state")
 QUICK = 12
 """Walks of the quick test."""
-PROGRAMS = int(os.environ.get("RPEG_FUZZ_PROGRAMS", "10000"))
+PROGRAMS = int(os.environ.get("RPEG_FUZZ_PROGRAMS", "4000"))
 
 
 def law(program: Program, generic: bool) -> None:
