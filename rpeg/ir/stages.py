@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain, count, islice
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Operation
@@ -18,13 +19,35 @@ STAGE = "stage"
 
 
 def stage_name(op: RpegOp) -> str:
-    """The name of a stage: its first result in the surface, the model for an update."""
+    """The name of a stage: its first result in the surface, the model for an update; of one that
+    lost its name in another tool, its operation and a number, `score`, `score_2`.
+    """
+    return written_name(op) or _numbered(op)
+
+
+def written_name(op: RpegOp) -> str | None:
+    """`stage_name`, where a text says it."""
     if isinstance(op, UpdateOp):
         return op.makes()
     held = op.attributes.get(STAGE)
     if isinstance(held, StringAttr):
         return held.data
-    return (op.results[0].name_hint if op.results else None) or ""
+    return op.results[0].name_hint if op.results else None
+
+
+def _numbered(op: RpegOp) -> str:
+    step = step_of(op)
+    around = _placed(step) if step is not None else [op]
+    taken = {written_name(other) for other in around}
+    bare = op.name.rpartition(".")[2]
+    alike = [o for o in around if o.name == op.name and not written_name(o)]
+    numbered = (f"{bare}_{number}" for number in count(2))
+    free = (name for name in chain([bare], numbered) if name not in taken)
+    return next(islice(free, alike.index(op), None))
+
+
+def _placed(step: Operation) -> list[RpegOp]:
+    return [op for op in step.walk() if isinstance(op, RpegOp) and op.PLACED]
 
 
 def stages(op: Operation) -> dict[str, RpegOp]:
@@ -32,8 +55,7 @@ def stages(op: Operation) -> dict[str, RpegOp]:
     step = step_of(op)
     if step is None:
         return {}
-    placed = (o for o in step.walk() if isinstance(o, RpegOp) and o.PLACED)
-    return {stage_name(o): o for o in placed}
+    return {stage_name(o): o for o in _placed(step)}
 
 
 def value_names(op: Operation) -> set[str]:

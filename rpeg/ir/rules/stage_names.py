@@ -10,7 +10,7 @@ from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.rules.violations import Violation
-from rpeg.ir.stages import stage_name
+from rpeg.ir.stages import written_name
 
 
 def stage_name_violations(root: Operation) -> Iterator[tuple[Operation, Violation]]:
@@ -21,13 +21,14 @@ def stage_name_violations(root: Operation) -> Iterator[tuple[Operation, Violatio
 
 
 def _repeated(step: StepOp) -> Iterator[tuple[Operation, Violation]]:
-    taken: set[str] = set()
+    taken: set[str | None] = set()
     for op in step.walk():
         if not isinstance(op, RpegOp) or not op.PLACED or isinstance(op, UpdateOp):
             continue
-        name = stage_name(op)
-        if name in taken:
-            known = f"another stage is called `{name}`" if name else "another stage has no name"
-            text = f'{known}: write attributes {{stage = "..."}} with a name of its own'
-            yield op, Violation("repeated-stage", text)
+        name = written_name(op)
+        if name and name in taken:
+            text = (
+                f'another stage is called `{name}`: write attributes {{stage = "..."}} with a name '
+            )
+            yield op, Violation("repeated-stage", f"{text}of its own")
         taken.add(name)
