@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rpeg.runtime.state.ledger import committed, expand
+from tests.distributed.launching import lines, torchrun
 
-HERE = Path(__file__).parent
 STEPS = 6
 
 
-def torchrun(
-    folder: Path, pools: str, *, restarts: int = 0, **environment: str
-) -> subprocess.CompletedProcess[str]:
+def launch(folder: Path, pools: str, **settings: Any) -> subprocess.CompletedProcess[str]:
     processes = sum(int(item.split(":")[1]) for item in pools.split(","))
-    launcher = [sys.executable, "-m", "rpeg.runtime.launch", f"--nproc-per-node={processes}"]
-    settings = ["--standalone", f"--max-restarts={restarts}", "--monitor-interval=0.1"]
-    always = {"PYTHONPATH": str(HERE.parents[1]), "OMP_NUM_THREADS": "1", "POOLS": pools}
-    return subprocess.run(
-        [*launcher, *settings, HERE / "pools_program.py"],
-        cwd=folder,
-        env=os.environ | always | environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    return torchrun("pools_program.py", folder, processes, POOLS=pools, **settings)
 
 
 @pytest.fixture
@@ -39,10 +25,6 @@ def folder(tmp_path: Path) -> Path:
     rows = [json.dumps({"prompt": str(k), "answer": str(k)}) + "\n" for k in range(10)]
     (tmp_path / "rows.jsonl").write_text("".join(rows))
     return tmp_path
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def check_run(folder: Path, steps: int = STEPS) -> None:
@@ -68,7 +50,7 @@ def tracks(folder: Path) -> dict[int, set[str]]:
 
 
 def test_one_share_to_two_with_a_death_at_home(folder: Path) -> None:
-    done = torchrun(folder, "rollout:1,trainer:2", restarts=1, DIE="2")
+    done = launch(folder, "rollout:1,trainer:2", restarts=1, DIE="2")
     assert done.returncode == 0, done.stderr
     check_run(folder)
     assert "resuming pools after step 2" in done.stdout
@@ -80,7 +62,7 @@ def test_one_share_to_two_with_a_death_at_home(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_two_shares_to_two_copies_with_a_death_away(folder: Path) -> None:
-    done = torchrun(folder, "trainer:2,rollout:2", restarts=1, DIE="3", TP="trainer", CAPACITY="1")
+    done = launch(folder, "trainer:2,rollout:2", restarts=1, DIE="3", TP="trainer", CAPACITY="1")
     assert done.returncode == 0, done.stderr
     check_run(folder)
     undone = [line for line in lines(folder / "runs/pools/ledger.jsonl") if "rolled_back" in line]
@@ -89,19 +71,19 @@ def test_two_shares_to_two_copies_with_a_death_away(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_stop_at_home_ends_all_three(folder: Path) -> None:
-    done = torchrun(folder, "rollout:1,ref:1,trainer:2", STOP="1")
+    done = launch(folder, "rollout:1,ref:1,trainer:2", STOP="1")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     check_run(folder, steps=3)
     assert tracks(folder)[1] == {"take_asked", "put_answered"}
     assert json.loads((folder / "runs/pools/run.json").read_text())["stopped"]
-    again = torchrun(folder, "rollout:1,ref:1,trainer:2", STOP="1")
+    again = launch(folder, "rollout:1,ref:1,trainer:2", STOP="1")
     assert again.returncode == 0, again.stderr
     assert "already done: pools finished at step 3" in again.stdout
 
 
 def test_rows_that_do_not_divide_are_one_line(folder: Path) -> None:
-    failed = torchrun(folder, "rollout:1,trainer:3")
+    failed = launch(folder, "rollout:1,trainer:3")
     assert failed.returncode == 1
     assert failed.stderr.splitlines() == [
         "error: a share of 4 rows does not divide among the 3 data-parallel shares of another pool "
@@ -110,6 +92,6 @@ def test_rows_that_do_not_divide_are_one_line(folder: Path) -> None:
 
 
 def test_a_dead_peer_ends_the_launch(folder: Path) -> None:
-    failed = torchrun(folder, "rollout:1,trainer:1", DIE="0")
+    failed = launch(folder, "rollout:1,trainer:1", DIE="0")
     assert failed.returncode == 1
     assert "Traceback" not in failed.stderr

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rpeg.runtime.state.ledger import committed, expand
+from tests.distributed.launching import lines, torchrun
 
 pytestmark = pytest.mark.slow
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 STEPS, WINDOW = 8, 2
 
 
@@ -25,28 +21,15 @@ def train(
 ) -> list[dict[str, Any]]:
     """The steps that run `name` logged."""
     processes = sum(int(item.split(":")[1]) for item in pools.split(","))
-    launcher = [sys.executable, "-m", "rpeg.runtime.launch", f"--nproc-per-node={processes}"]
-    settings = ["--standalone", f"--max-restarts={restarts}", "--monitor-interval=0.1"]
     run = folder / name
-    always = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "POOLS": pools}
-    done = subprocess.run(
-        [*launcher, *settings, HERE / "pools_training.py"],
-        cwd=folder,
-        env=os.environ | always | {"RPEG_RUN_DIR": str(run)} | environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    settings = {"POOLS": pools, "RPEG_RUN_DIR": str(run)} | environment
+    done = torchrun("pools_training.py", folder, processes, restarts=restarts, **settings)
     assert done.returncode == 0, done.stderr
     metrics = lines(run / "metrics.jsonl")
     assert [line["step"] for line in metrics] == list(range(1, STEPS + 1))
     assert json.loads((run / "run.json").read_text())["attempt"] == 1 + restarts
     check_books(run)
     return metrics
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def check_books(run: Path) -> None:

@@ -2,44 +2,30 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.distributed.launching import lines, torchrun
 from tests.unit.interp.pipelines import write_model, write_rows
 
-HERE = Path(__file__).parent
 STEPS = 6
 MODEL = {"num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2}
 
 
 def launch(
-    folder: Path, layout: str, processes: int, *, restarts: int = 0, **environment: str
+    folder: Path, layout: str, processes: int, **settings: Any
 ) -> subprocess.CompletedProcess[str]:
     write_model(folder / "model", **MODEL)
     write_rows(folder / "rows.jsonl")
-    launcher = [sys.executable, "-m", "rpeg.runtime.launch", f"--nproc-per-node={processes}"]
-    settings = ["--standalone", f"--max-restarts={restarts}", "--monitor-interval=0.1"]
-    always = {"PYTHONPATH": str(HERE.parents[1]), "OMP_NUM_THREADS": "1", "LAYOUT": layout}
-    return subprocess.run(
-        [*launcher, *settings, HERE / "publish_program.py"],
-        cwd=folder,
-        env=os.environ | always | environment,
-        capture_output=True,
-        text=True,
-        timeout=400,
-    )
+    return torchrun("publish_program.py", folder, processes, LAYOUT=layout, **settings)
 
 
 def said(folder: Path, process: int) -> list[dict[str, Any]]:
     """What a process wrote of the versions that it used."""
-    text = (folder / f"process-{process}.jsonl").read_text()
-    return [json.loads(line) for line in text.splitlines()]
+    return lines(folder / f"process-{process}.jsonl")
 
 
 def check(folder: Path, engines: int, processes: int, window: int) -> list[int]:
@@ -60,20 +46,19 @@ def check(folder: Path, engines: int, processes: int, window: int) -> list[int]:
 
 
 def metrics(folder: Path) -> list[dict[str, Any]]:
-    text = (folder / "runs/publish/metrics.jsonl").read_text()
-    return [json.loads(line) for line in text.splitlines()]
+    return lines(folder / "runs/publish/metrics.jsonl")
 
 
 def test_from_tensor_parallel_shards_to_one_engine(tmp_path: Path) -> None:
     done = launch(tmp_path, "tp2", 3, WINDOW="2", RPEG_VERSIONS="oldest")
     assert done.returncode == 0, done.stderr
     assert check(tmp_path, engines=1, processes=3, window=2) == [0, 0, 0, 1, 2, 3]
-    lines = metrics(tmp_path)
-    assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
-    assert [line["lag/max"] for line in lines] == [0, 1, 2, 2, 2, 2]
-    assert [line["version/actor"] for line in lines] == [0, 0, 0, 1, 2, 3]
+    steps = metrics(tmp_path)
+    assert [line["step"] for line in steps] == list(range(1, STEPS + 1))
+    assert [line["lag/max"] for line in steps] == [0, 1, 2, 2, 2, 2]
+    assert [line["version/actor"] for line in steps] == [0, 0, 0, 1, 2, 3]
     published = {line["version"]: line["digest"] for line in said(tmp_path, 1)}
-    assert [line["hash/weights"] for line in lines] == [published[k + 1] for k in range(STEPS)]
+    assert [line["hash/weights"] for line in steps] == [published[k + 1] for k in range(STEPS)]
 
 
 @pytest.mark.slow
@@ -98,7 +83,7 @@ def test_samples_in_flight_go_on_with_new_weights(tmp_path: Path) -> None:
     done = launch(tmp_path, "dp1", 2, WINDOW="2", RENEW="1", TOKENS="200")
     assert done.returncode == 0, done.stderr
     check(tmp_path, engines=1, processes=2, window=2)
-    lines = metrics(tmp_path)
+    steps = metrics(tmp_path)
     assert all(line["lag/max"] <= 2 for line in lines)
     renewed = [line for line in lines if line.get("renewed/actor")]
     print(len(renewed), "of", len(lines), "steps")  # how often is a matter of luck
@@ -111,6 +96,6 @@ def test_a_death_at_staleness_two(victim: int, tmp_path: Path) -> None:
     done = launch(tmp_path, "dp1", 2, restarts=1, WINDOW="2", DIE=str(victim))
     assert done.returncode == 0, done.stderr
     check(tmp_path, engines=1, processes=2, window=2)
-    lines = metrics(tmp_path)
-    assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
+    steps = metrics(tmp_path)
+    assert [line["step"] for line in steps] == list(range(1, STEPS + 1))
     assert all(line["lag/max"] <= 2 for line in lines)

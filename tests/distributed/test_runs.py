@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,8 @@ import pytest
 
 from rpeg.runtime.state.folder import FolderLock, RunFolder
 from rpeg.runtime.state.ledger import committed, expand
+from tests.distributed.launching import lines, torchrun
 
-HERE = Path(__file__).parent
 REWARDS = """
 def reward(prompt, completion, answer, metadata):
     if prompt == "7":
@@ -23,20 +22,8 @@ def reward(prompt, completion, answer, metadata):
 """
 
 
-def torchrun(
-    folder: Path, *, restarts: int = 0, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    launcher = [sys.executable, "-m", "rpeg.runtime.launch", "--nproc-per-node=2"]
-    settings = ["--standalone", f"--max-restarts={restarts}", "--monitor-interval=0.1"]
-    always = {"PYTHONPATH": str(HERE.parents[1]), "OMP_NUM_THREADS": "1", "RPEG_ALLOW_PYTHON": "1"}
-    return subprocess.run(
-        [*launcher, *settings, HERE / "runs_program.py"],
-        cwd=folder,
-        env=os.environ | always | environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+def launch(folder: Path, **settings: Any) -> subprocess.CompletedProcess[str]:
+    return torchrun("runs_program.py", folder, 2, RPEG_ALLOW_PYTHON="1", **settings)
 
 
 @pytest.fixture
@@ -45,10 +32,6 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "rows.jsonl").write_text("".join(rows))
     (tmp_path / "my_rewards.py").write_text(REWARDS)
     return tmp_path
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def check_run(folder: Path) -> None:
@@ -80,7 +63,7 @@ def check_run(folder: Path) -> None:
 
 
 def test_two_shares(folder: Path) -> None:
-    done = torchrun(folder, restarts=1, DP="2", DIE="in a step")
+    done = launch(folder, restarts=1, DP="2", DIE="in a step")
     assert done.returncode == 0, done.stderr
     check_run(folder)
     metrics = lines(folder / "runs/two/metrics.jsonl")
@@ -93,7 +76,7 @@ def test_two_shares(folder: Path) -> None:
 
 
 def test_two_copies_of_one_share(folder: Path) -> None:
-    done = torchrun(folder, restarts=1, DP="1", DIE="saving")
+    done = launch(folder, restarts=1, DP="1", DIE="saving")
     assert done.returncode == 0, done.stderr
     check_run(folder)
     assert "resuming two after step 2" in done.stdout
@@ -104,7 +87,7 @@ def test_two_copies_of_one_share(folder: Path) -> None:
 
 def test_a_failure_is_one_line_from_one_process(folder: Path) -> None:
     (folder / "rows.jsonl").write_text('{"prompt": "a"}\n{"text": "b"}\n')
-    failed = torchrun(folder, DP="2")
+    failed = launch(folder, DP="2")
     assert failed.returncode == 1
     said = failed.stderr.splitlines()
     assert said == [f"error: {folder}/rows.jsonl:2: no field `prompt` (found: text)"]
@@ -113,7 +96,7 @@ def test_a_failure_is_one_line_from_one_process(folder: Path) -> None:
 def test_a_folder_in_use_is_one_line_too(folder: Path) -> None:
     lock = FolderLock(RunFolder(folder / "runs" / "two"))
     lock.take()
-    refused = torchrun(folder, DP="2")
+    refused = launch(folder, DP="2")
     assert refused.returncode == 1
     (line,) = refused.stderr.splitlines()
     assert line.startswith(f"error: another process (pid {os.getpid()}) is training in {folder}")
