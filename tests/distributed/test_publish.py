@@ -84,8 +84,8 @@ def test_samples_in_flight_go_on_with_new_weights(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     check(tmp_path, engines=1, processes=2, window=2)
     steps = metrics(tmp_path)
-    assert all(line["lag/max"] <= 2 for line in lines)
-    renewed = [line for line in lines if line.get("renewed/actor")]
+    assert all(line["lag/max"] <= 2 for line in steps)
+    renewed = [line for line in steps if line.get("renewed/actor")]
     print(len(renewed), "of", len(lines), "steps")  # how often is a matter of luck
     assert all(line["version/min"] < line["version/max"] for line in renewed)
 
@@ -98,4 +98,4 @@ def test_a_death_at_staleness_two(victim: int, tmp_path: Path) -> None:
     check(tmp_path, engines=1, processes=2, window=2)
     steps = metrics(tmp_path)
     assert [line["step"] for line in steps] == list(range(1, STEPS + 1))
-    assert all(line["lag/max"] <= 2 for line in lines)
+    assert all(line["lag/max"] <= 2 for line in steps)
