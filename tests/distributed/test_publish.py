@@ -86,7 +86,7 @@ def test_samples_in_flight_go_on_with_new_weights(tmp_path: Path) -> None:
     steps = metrics(tmp_path)
     assert all(line["lag/max"] <= 2 for line in steps)
     renewed = [line for line in steps if line.get("renewed/actor")]
-    print(len(renewed), "of", len(lines), "steps")  # how often is a matter of luck
+    print(len(renewed), "of", len(steps), "steps")  # how often is a matter of luck
     assert all(line["version/min"] < line["version/max"] for line in renewed)
 
 
