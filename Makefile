@@ -11,7 +11,7 @@ export OMP_NUM_THREADS ?= 1
 export GLOO_SOCKET_IFNAME ?= lo
 
 .DEFAULT_GOAL := help
-.PHONY: help setup mlir-opt demo test test-slow lint format docs-check wheel clean
+.PHONY: help setup mlir-opt chromium demo test test-slow lint format docs-check wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
@@ -21,6 +21,11 @@ setup: $(READY) ## make .venv with the pinned versions (the other targets do thi
 mlir-opt: ## install MLIR's own mlir-opt 19, which some tests need (Debian, as root)
 	@command -v mlir-opt-19 >/dev/null || { apt-get update -qq \
 	  && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends mlir-19-tools; }
+
+chromium: ## install Chromium and its driver, in which tests open a report (Debian, as root)
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { apt-get update -qq \
+	  && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	       chromium chromium-driver fonts-dejavu-core; }
 
 demo: $(READY) ## train a small model by reinforcement, and watch it learn
 	@$(BIN)/python examples/demo.py

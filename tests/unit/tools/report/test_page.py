@@ -1,0 +1,146 @@
+"""The report's page: its figures are the estimate's, and no two texts lie on each other."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rpeg.tools.report.page import page
+from tests.unit.tools.report.browser import Browser, browser, meetings
+from tests.unit.tools.report.sample import EXAMPLES, estimate, pipeline
+
+VOID = {"meta"}
+OTHER = {"tick", "name", "small"}
+"""Classes of texts whose digits are the marks of an axis or a part of a name."""
+
+
+class Reader(HTMLParser):
+    """Elements with a data-key, and the digits of the page that are in no such element."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.figures: list[tuple[str, Any]] = []
+        self.loose: list[str] = []
+        self.tags: set[str] = set()
+        self._open: list[dict[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        held = {**dict(attrs), "tag": tag}
+        if held.get("data-key"):
+            self.figures.append((str(held["data-key"]), json.loads(str(held["data-value"]))))
+        if tag not in VOID:
+            self._open.append(held)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop()["tag"] == tag
+
+    def handle_data(self, data: str) -> None:
+        if re.search(r"\d", data) and not any(map(_is_named, self._open)):
+            self.loose.append(data)
+
+
+def _is_named(element: dict[str, str | None]) -> bool:
+    classes = set(str(element.get("class", "")).split())
+    return "data-key" in element or element["tag"] in {"style", "title"} or bool(classes & OTHER)
+
+
+def at(table: Any, key: str) -> Any:
+    """What a path of JSON leads to."""
+    for part in key.split("."):
+        table = table[int(part)] if isinstance(table, list) else table[part]
+    return table
+
+
+@pytest.fixture(scope="module")
+def read() -> Reader:
+    reader = Reader()
+    reader.feed(page(estimate().to_json(), pipeline()))
+    return reader
+
+
+def test_figures_are_those_of_the_json(read: Reader) -> None:
+    table = json.loads(json.dumps(estimate().to_json()))
+    assert len(read.figures) > 100
+    assert [(key, value) for key, value in read.figures if at(table, key) != value] == []
+
+
+def test_no_figure_is_without_a_key(read: Reader) -> None:
+    assert read.loose == []
+
+
+def leaves(table: Any, path: str = "") -> Iterator[str]:
+    """Paths to all numbers of a table."""
+    pairs = enumerate(table) if isinstance(table, list) else table.items()
+    for key, value in pairs:
+        here = f"{path}.{key}" if path else str(key)
+        if isinstance(value, list | dict):
+            yield from leaves(value, here)
+        elif isinstance(value, int | float):
+            yield here
+
+
+def test_every_figure_of_the_json_is_on_the_page(read: Reader) -> None:
+    shown = {key for key, _ in read.figures}
+    missing = [
+        key
+        for key in leaves(estimate().to_json())
+        if key not in shown and key.rpartition(".")[0] not in shown
+        if not re.match(r"memory\.\d+\.timeline", key)
+    ]
+    assert missing == []
+
+
+def test_page_stands_alone(read: Reader) -> None:
+    assert not read.tags & {"script", "link", "img", "iframe", "object"}
+    text = page(estimate().to_json(), pipeline())
+    assert not re.search(r"@import|url\(|src=|href=", text)
+
+
+def test_names_are_text() -> None:
+    reader = Reader()
+    name = "<script>alert(1)</script>\"'&"
+    reader.feed(page(estimate().to_json() | {"pipeline": name}, pipeline()))
+    assert "script" not in reader.tags
+    assert ("pipeline", name) in reader.figures
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.rpeg")), ids=lambda path: path.stem)
+def test_every_example_is_drawn(path: Path) -> None:
+    Reader().feed(page(estimate().to_json(), pipeline(path.stem)))
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("width", [800, 1280])
+@pytest.mark.parametrize("media", ["light", "dark", "print"])
+def test_no_two_texts_lie_on_each_other(
+    chromium: Browser, tmp_path: Path, media: str, width: int
+) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(page(estimate().to_json(), pipeline()), encoding="utf-8")
+    chromium.show(path, media, width)
+    boxes = chromium.boxes()
+    assert len(boxes) > 200
+    assert meetings(boxes) == []
+    assert [box.text for box in boxes if not box.inside] == []
+    assert chromium.tell("return document.documentElement.scrollWidth") <= width
+    background = chromium.tell("return getComputedStyle(document.body).backgroundColor")
+    assert (background == "rgb(255, 255, 255)") == (media != "dark")
+
+
+def test_texts_on_each_other_are_found(chromium: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "bad.html"
+    path.write_text("<p>one</p><p style='margin-top:-28px'>two</p><p>three</p>")
+    chromium.show(path, "light", 800)
+    assert meetings(chromium.boxes()) == [("one", "two")]
