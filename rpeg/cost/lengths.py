@@ -1,4 +1,4 @@
-"""Lengths of responses: moments of a capped log-normal, and the longest of many.
+"""Lengths of responses: moments of a capped log-normal or of a list, and the longest of many.
 
 The longest of n has the mean ∫ (1 - F(x)^n) dx up to the cap; the sum over a grid is exact enough.
 """
@@ -7,12 +7,36 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Protocol
 
 import numpy as np
 
 from rpeg.cost.arrays import Array
 
 GRID = 512
+
+
+class Distribution(Protocol):
+    """Lengths in tokens, or times in seconds."""
+
+    @property
+    def average(self) -> float:
+        """The mean, after the cap."""
+        ...
+
+    @property
+    def square(self) -> float:
+        """Mean of the squares, after the cap."""
+        ...
+
+    def longest(self, number: float) -> float:
+        """Mean of the longest of so many."""
+        ...
+
+    def quantile(self, share: float) -> float:
+        """What so large a share does not exceed."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -25,6 +49,11 @@ class Lengths:
     """Standard deviation over mean, before the cap."""
 
     @property
+    def average(self) -> float:
+        """The mean, after the cap."""
+        return self.longest(1.0)
+
+    @property
     def square(self) -> float:
         """Mean of the squared length, after the cap."""
         x, weight = self._grid()
@@ -35,6 +64,14 @@ class Lengths:
         x, weight = self._grid()
         return float(np.sum(1.0 - self._share(x) ** number) * weight)
 
+    def quantile(self, share: float) -> float:
+        """What so large a share does not exceed; the cap for 1."""
+        if share >= 1.0 or self.spread == 0.0:
+            return self.cap if share >= 1.0 else min(self.mean, self.cap)
+        variance = math.log1p(self.spread**2)
+        middle = math.log(self.mean) - variance / 2.0
+        return min(math.exp(NormalDist(middle, math.sqrt(variance)).inv_cdf(share)), self.cap)
+
     def _grid(self) -> tuple[Array, float]:
         """Midpoints from 0 to the cap, and how far apart they are."""
         weight = self.cap / GRID
@@ -42,7 +79,35 @@ class Lengths:
 
     def _share(self, x: Array) -> Array:
         """The distribution function at x."""
+        if self.spread == 0.0:
+            return np.where(x < self.mean, 0.0, 1.0)
         variance = math.log1p(self.spread**2)
         middle = math.log(self.mean) - variance / 2.0
         scaled = (np.log(x) - middle) / math.sqrt(2.0 * variance)
         return np.array([0.5 * (1.0 + math.erf(value)) for value in scaled])
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Lengths as somebody measured them, in ascending order; at least one."""
+
+    values: Array
+
+    @property
+    def average(self) -> float:
+        """Their mean."""
+        return float(self.values.mean())
+
+    @property
+    def square(self) -> float:
+        """Mean of their squares."""
+        return float((self.values**2).mean())
+
+    def longest(self, number: float) -> float:
+        """Mean of the longest of so many drawn from them."""
+        shares = (np.arange(len(self.values) + 1) / len(self.values)) ** number
+        return float(self.values @ np.diff(shares))
+
+    def quantile(self, share: float) -> float:
+        """What so large a share does not exceed."""
+        return float(np.quantile(self.values, min(share, 1.0)))

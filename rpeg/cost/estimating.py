@@ -1,0 +1,159 @@
+"""From a placed pipeline and a cluster to seconds, bytes and dollars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from xdsl.dialects.builtin import ModuleOp
+
+from rpeg.cost.estimate import Cost, Estimate, PoolMemory, PoolUse, StageEstimate, TaskSpan
+from rpeg.cost.platform import Platform
+from rpeg.cost.profiles.footprint import QUANTILES, Footprint, footprint, host_bytes
+from rpeg.cost.profiles.profiling import trained_rows
+from rpeg.cost.profiles.setting import Inputs, Setting
+from rpeg.cost.profiles.tasks import Priced, priced
+from rpeg.cost.steady import Steady, load, steady
+from rpeg.ir.ops.declare import PipelineOp
+from rpeg.ir.ops.updates import UpdateOp
+
+HOUR_S = 3600.0
+
+
+def estimate(
+    module: ModuleOp, platform: Platform, inputs: Inputs | None = None, *, plan: str = ""
+) -> Estimate:
+    """What the pipeline of a module at L1 or L2 costs on a cluster.
+
+    `plan` is what the estimate calls its placement. Raises ShapeError where the shape of a model
+    isn't known.
+    """
+    pipeline = next(op for op in module.ops if isinstance(op, PipelineOp))
+    setting = Setting.of(pipeline, platform, inputs or Inputs())
+    tasks, stages = priced(setting)
+    state = steady(tasks)
+    gpus = sum(setting.pools.values())
+    return Estimate(
+        pipeline=pipeline.title,
+        plan=plan,
+        cluster=platform.cluster.name,
+        gpus=gpus,
+        period_s=state.period_s,
+        latency_s=state.latency_s,
+        bounds=state.bounds,
+        critical_cycle=state.critical_cycle,
+        critical_distance=state.critical_distance,
+        stages=tuple(_stage(stage, setting) for stage in stages if stage.profile.seconds),
+        tasks=state.spans,
+        memory=tuple(_memory(setting, state)),
+        pools=tuple(_uses(setting, tasks, state.period_s)),
+        cost=_cost(setting, gpus, state.period_s),
+        notes=tuple(setting.workload.assumed),
+    )
+
+
+def _stage(stage: Priced, setting: Setting) -> StageEstimate:
+    """With how much of the pool's peaks it reaches."""
+    profile, machine = stage.profile, setting.machine
+    processes = setting.pools.get(stage.pool, 0)
+    could = processes * profile.seconds
+    return StageEstimate(
+        stage=stage.name,
+        pool=stage.pool,
+        seconds=profile.seconds,
+        breakdown=profile.breakdown,
+        flops=profile.flops,
+        bytes=profile.bytes,
+        mfu=profile.flops / (could * machine.flops["bf16"]) if could else 0.0,
+        mbu=profile.bytes / (could * machine.hbm_bytes_per_s) if could else 0.0,
+    )
+
+
+def _uses(setting: Setting, tasks: Sequence[Priced], period_s: float) -> list[PoolUse]:
+    busy = load(tasks)
+    names = dict.fromkeys([*setting.pools, *busy])
+    gpus = setting.pools if setting.platform.has_gpus else {}
+    return [
+        PoolUse(name, gpus.get(name, 0), min(busy.get(name, 0.0) / period_s, 1.0))
+        for name in names
+        if period_s
+    ]
+
+
+def _cost(setting: Setting, gpus: int, period_s: float) -> Cost:
+    price = setting.machine.usd_per_gpu_hour * gpus / HOUR_S * period_s
+    tokens = _tokens(setting)
+    usd = price or None
+    return Cost(
+        usd_per_step=usd,
+        usd_per_token=usd / tokens if usd and tokens else None,
+        tokens_per_s=tokens / period_s if tokens and period_s else None,
+    )
+
+
+def _tokens(setting: Setting) -> float:
+    """Tokens of the responses that a step trains on."""
+    updates = [op for op in setting.stages.values() if isinstance(op, UpdateOp)]
+    rows = [trained_rows(op, setting) for op in updates]
+    return max((each.number * each.response.average for each in rows), default=0.0)
+
+
+# ---- memory
+
+
+def _memory(setting: Setting, state: Steady) -> list[PoolMemory]:
+    return [
+        held
+        for pool in setting.pools
+        for name, share in QUANTILES.items()
+        for held in _pool_memory(setting, state, pool, name, share)
+    ]
+
+
+def _pool_memory(
+    setting: Setting, state: Steady, pool: str, quantile: str, share: float
+) -> list[PoolMemory]:
+    held = footprint(setting, pool, share)
+    spans = [span for span in state.spans if span.resource == pool]
+    at = held.peak_stage
+    gpu = PoolMemory(
+        pool=pool,
+        kind="gpu",
+        capacity_bytes=setting.platform.memory_bytes,
+        peak_bytes=held.total(at),
+        quantile=quantile,
+        at_stage=at,
+        terms=held.terms(at),
+        timeline=_timeline(held, spans, state.period_s),
+    )
+    return [gpu, _host(setting, pool, quantile)]
+
+
+def _host(setting: Setting, pool: str, quantile: str) -> PoolMemory:
+    """The same over the whole step: what lies on a host stays there."""
+    terms = host_bytes(setting, pool)
+    total = sum(terms.values())
+    return PoolMemory(
+        pool=pool,
+        kind="host",
+        capacity_bytes=setting.machine.host_memory_bytes,
+        peak_bytes=total,
+        quantile=quantile,
+        at_stage=None,
+        terms=terms,
+        timeline=((0.0, total),),
+    )
+
+
+def _timeline(
+    held: Footprint, spans: Sequence[TaskSpan], period_s: float
+) -> tuple[tuple[float, float], ...]:
+    """Bytes from each moment on: while a stage of the pool runs, and between two."""
+    idle = held.total(None)
+    points: list[tuple[float, float]] = [(0.0, idle)]
+    ordered = sorted((s for s in spans if s.end_s > s.start_s), key=lambda span: span.start_s)
+    for span in ordered:
+        points.append((span.start_s, held.total(span.stage)))
+        points.append((span.end_s, idle))
+    kept = [one for one, after in pairwise(points) if after[0] > one[0]]
+    return (*kept, points[-1])

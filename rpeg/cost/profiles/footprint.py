@@ -1,0 +1,255 @@
+"""What lies in the memory of a pool's busiest process, and while which stages.
+
+A pool runs one stage at a time, so its memory over the period is, stage by stage, what stays plus
+what that stage needs: residency intervals are summed exactly, not the largest of each together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rpeg.cost.generation import ENGINE_BYTES
+from rpeg.cost.profiles.layouts import bound_of, layout_of
+from rpeg.cost.profiles.moving import BUCKET
+from rpeg.cost.profiles.profiling import held_out, trained_rows
+from rpeg.cost.profiles.residency import ALWAYS, HOST, residency_of
+from rpeg.cost.profiles.sampling import USUAL_MEMORY, Rollouts
+from rpeg.cost.profiles.setting import Setting
+from rpeg.cost.profiles.states import Passing, forward_pass, states, training_pass
+from rpeg.cost.profiles.workload import Rows
+from rpeg.ir.base import RpegOp
+from rpeg.ir.ops.effects import EvalLossOp, EvalOp
+from rpeg.ir.ops.movement import clause_of, model_of, pool_of
+from rpeg.ir.ops.sampling import GenerateOp, LogprobOp, ScoreOp, ValuesOp
+from rpeg.ir.ops.updates import UpdateOp
+from rpeg.ir.stages import stage_name
+from rpeg.ir.vocabulary.settings import python_value
+
+QUANTILES: Mapping[str, float] = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "cap": 1.0}
+"""Lengths of responses at which memory is looked at."""
+
+TERMS = (
+    *("weights", "gradients", "optimizer", "activations", "logits", "kv"),
+    *("rollout_weights", "buffers", "reserved"),
+)
+
+ROW_BYTES = 34.0
+"""Of a response's token in host memory: id, mask, and a number of each field of PPO."""
+
+MARGIN = 0.95
+"""Of what others leave, an engine without a told share takes no more."""
+
+
+@dataclass(frozen=True)
+class Holding:
+    """Bytes of one process for one reason."""
+
+    term: str
+    bytes: float
+    during: frozenset[str] | None = None
+    """Stages while which they are there; None: always."""
+
+    def at(self, stage: str | None) -> bool:
+        """Whether it is there while a stage runs, or between stages."""
+        return self.during is None or stage in self.during
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Everything that one process of a pool holds over a step."""
+
+    pool: str
+    holdings: tuple[Holding, ...]
+
+    def terms(self, stage: str | None) -> dict[str, float]:
+        """Bytes by term while a stage runs, or between stages."""
+        held = dict.fromkeys(TERMS, 0.0)
+        for holding in self.holdings:
+            if holding.at(stage):
+                held[holding.term] += holding.bytes
+        return held
+
+    def total(self, stage: str | None) -> float:
+        """Bytes while a stage runs, or between stages."""
+        return sum(self.terms(stage).values())
+
+    @property
+    def peak_stage(self) -> str | None:
+        """The stage that runs when most is held; None where most is held between stages."""
+        named = (sorted(held.during) for held in self.holdings if held.during)
+        names = dict.fromkeys(name for names in named for name in names)
+        return max((None, *names), key=self.total)
+
+    def with_more(self, *more: Holding) -> Footprint:
+        """The same with other holdings as well."""
+        return replace(self, holdings=(*self.holdings, *more))
+
+
+def footprint(setting: Setting, pool: str, share: float) -> Footprint:
+    """Of the busiest process of a pool, if responses have the length of that quantile."""
+    on = _on(setting, pool)
+    held = Footprint(pool, (Holding("reserved", setting.machine.reserved_bytes),))
+    for model in dict.fromkeys(model_of(op) for op in on if _passes(op)):
+        held = held.with_more(*_states(setting, pool, model or "", on))
+    for op in on:
+        held = held.with_more(*_passing(op, setting, share))
+    engines = [op for op in on if _samples(op)]
+    for op in _firsts(engines):
+        held = held.with_more(*_engine(setting, op, [o for o in engines if _alike(o, op)]))
+    for op in engines:
+        held = held.with_more(_cache(setting, op, held, share))
+    return held
+
+
+def _on(setting: Setting, pool: str) -> list[RpegOp]:
+    return [op for op in setting.stages.values() if pool_of(op) == pool]
+
+
+def _passes(op: RpegOp) -> bool:
+    """Whether a stage goes through a model as it is spread over the pool."""
+    if isinstance(op, ScoreOp):
+        return op.passes_model
+    return isinstance(op, LogprobOp | ValuesOp | EvalLossOp | UpdateOp)
+
+
+def _samples(op: RpegOp) -> bool:
+    judges = isinstance(op, ScoreOp) and model_of(op) is not None and not op.passes_model
+    return judges or isinstance(op, GenerateOp | EvalOp)
+
+
+def _firsts(engines: Sequence[RpegOp]) -> list[RpegOp]:
+    """One stage of each engine: stages that sample from one model share it."""
+    return list({model_of(op): op for op in reversed(engines)}.values())
+
+
+def _alike(one: RpegOp, other: RpegOp) -> bool:
+    return model_of(one) == model_of(other)
+
+
+# ---- models
+
+
+def _states(setting: Setting, pool: str, name: str, on: Sequence[RpegOp]) -> Iterator[Holding]:
+    """Weights, gradients and optimizer of a model that stages of the pool go through."""
+    using = [op for op in on if _passes(op) and model_of(op) == name]
+    updates = frozenset(stage_name(op) for op in using if isinstance(op, UpdateOp))
+    model = setting.models[name]
+    if not updates:
+        model = replace(model, trained=0.0)
+    trainer = next((op for op in using if isinstance(op, UpdateOp)), using[0])
+    held, resid = states(model, layout_of(trainer)), residency_of(using[0])
+    users = frozenset(stage_name(op) for op in using)
+    stays = resid.params == ALWAYS
+    yield Holding("weights", held.weights, None if stays else users)
+    yield Holding("gradients", held.gradients, None if stays else updates)
+    yield Holding("optimizer", held.optimizer, None if resid.opt == ALWAYS else updates)
+
+
+def _passing(op: RpegOp, setting: Setting, share: float) -> Iterator[Holding]:
+    """Activations and logits of a stage that goes through a model."""
+    if not _passes(op):
+        return
+    rows = _rows(op, setting)
+    held = _pass(op, setting, rows, rows.prompt.quantile(share) + rows.response.quantile(share))
+    during = frozenset([stage_name(op)])
+    yield Holding("activations", held.activations, during)
+    yield Holding("logits", held.logits, during)
+
+
+def _rows(op: RpegOp, setting: Setting) -> Rows:
+    match op:
+        case UpdateOp():
+            rows = trained_rows(op, setting)
+            return rows.share(rows.number / op.int_of("minibatches"))
+        case GenerateOp():
+            return setting.workload.rows(op.trajectories)
+        case EvalOp() | EvalLossOp():
+            return held_out(op, setting)
+        case _:
+            return setting.workload.rows(op.operands[1])
+
+
+def _pass(op: RpegOp, setting: Setting, rows: Rows, longest: float) -> Passing:
+    held = training_pass if isinstance(op, UpdateOp) else forward_pass
+    return held(setting.model(op), layout_of(op), bound_of(op), rows, longest)
+
+
+# ---- engines
+
+
+def _engine(setting: Setting, op: RpegOp, using: Sequence[RpegOp]) -> Iterator[Holding]:
+    """Weights of an engine, its own memory, and the bucket in which new weights come."""
+    rollouts = _rollouts(setting, op)
+    stays = residency_of(op).params == ALWAYS
+    during = None if stays else frozenset(stage_name(o) for o in using)
+    sampling = frozenset(stage_name(o) for o in using)
+    yield Holding("rollout_weights", rollouts.weights(setting.machine), during)
+    yield Holding("reserved", ENGINE_BYTES, sampling)
+    update = setting.trainer(model_of(op) or "")
+    if update is not None:
+        yield Holding("buffers", 2.0 * _bucket(update), frozenset([publish_name(op)]))
+
+
+def publish_name(op: RpegOp) -> str:
+    """What the publish to a stage's pool is called."""
+    return f"publish_{model_of(op)}"
+
+
+def _bucket(update: UpdateOp) -> float:
+    clause = clause_of(update, "publish")
+    told = python_value(clause.settings.get("bucket")) if clause is not None else None
+    return float(told) if isinstance(told, int) else BUCKET
+
+
+def _cache(setting: Setting, op: RpegOp, held: Footprint, share: float) -> Holding:
+    """The cache of a stage that samples: all of the share that its line tells, or what it needs
+    of what others leave.
+    """
+    rollouts, machine, name = _rollouts(setting, op), setting.machine, stage_name(op)
+    during = None if residency_of(op).kv == ALWAYS else frozenset([name])
+    weights = rollouts.weights(machine) + ENGINE_BYTES
+    if rollouts.memory is not None and not rollouts.embedded:
+        return Holding("kv", max(rollouts.memory * machine.memory_bytes - weights, 0.0), during)
+    left = MARGIN * machine.memory_bytes - (held.total(name) - weights)
+    usable = min(left / machine.memory_bytes, USUAL_MEMORY)
+    engine = replace(setting.assumptions.sampling, utilization=max(usable, 0.0))
+    rows = _rows(op, setting)
+    return Holding(
+        "kv", rollouts.cache(rows, machine, engine, rows.response.quantile(share)), during
+    )
+
+
+def _rollouts(setting: Setting, op: RpegOp) -> Rollouts:
+    return setting.judge_rollouts(op) if isinstance(op, ScoreOp) else setting.rollouts(op)
+
+
+# ---- hosts
+
+
+def host_bytes(setting: Setting, pool: str) -> dict[str, float]:
+    """Bytes by term in the memory of one node's host: what a plan keeps there, and rows."""
+    per_node = min(setting.platform.processes_per_node, setting.pools[pool])
+    found = dict.fromkeys(TERMS, 0.0)
+    on = _on(setting, pool)
+    for name in dict.fromkeys(model_of(op) for op in on if _passes(op)):
+        using = [op for op in on if _passes(op) and model_of(op) == name]
+        trainer = next((op for op in using if isinstance(op, UpdateOp)), using[0])
+        held, resid = states(setting.models[name or ""], layout_of(trainer)), residency_of(using[0])
+        if resid.comes_from_host:
+            found["weights"] += per_node * held.weights
+        if resid.opt == HOST and isinstance(trainer, UpdateOp):
+            found["optimizer"] += per_node * held.optimizer
+    nodes = max(setting.pools[pool] / per_node, 1.0)
+    found["buffers"] = sum(_row_bytes(op, setting) for op in on) / nodes
+    return found
+
+
+def _row_bytes(op: RpegOp, setting: Setting) -> float:
+    match op:
+        case GenerateOp():
+            return ROW_BYTES * setting.workload.rows(op.trajectories).tokens
+        case UpdateOp():
+            return ROW_BYTES * trained_rows(op, setting).tokens
+        case _:
+            return 0.0

@@ -1,0 +1,251 @@
+"""The profile of each task of a placed step."""
+
+from __future__ import annotations
+
+from xdsl.ir import Operation, SSAValue
+
+from rpeg.cost.lengths import Lengths
+from rpeg.cost.profiles import moving, passes
+from rpeg.cost.profiles.judging import judge
+from rpeg.cost.profiles.layouts import Layout, bound_of, layout_of
+from rpeg.cost.profiles.residency import HOST, residency_of
+from rpeg.cost.profiles.sampling import Rollouts
+from rpeg.cost.profiles.setting import Setting
+from rpeg.cost.profiles.stage import Profile
+from rpeg.cost.profiles.states import states
+from rpeg.cost.profiles.workload import DEMONSTRATION, Rows, timeout_of
+from rpeg.ir.base import RpegOp
+from rpeg.ir.ops.effects import EvalLossOp, EvalOp
+from rpeg.ir.ops.movement import PublishOp, TransferOp, clause_of, model_of, pool_of
+from rpeg.ir.ops.regions import CollectOp, EveryOp
+from rpeg.ir.ops.sampling import GenerateOp, LogprobOp, ScoreOp, ValuesOp
+from rpeg.ir.ops.updates import UpdateOp
+from rpeg.ir.pools import made_on
+from rpeg.ir.stages import stage_name
+from rpeg.ir.types.values import DataType, ToolType, VerifierType, WeightsType
+from rpeg.ir.vocabulary.settings import python_value
+
+EVALUATED = 500.0
+"""Rows of a data set that is evaluated whole, where nothing tells."""
+
+
+def profiles(setting: Setting) -> dict[Operation, Profile]:
+    """Every operation of the step with its profile; what takes no time has an empty one.
+
+    A region has the sum of what is inside, on average a step: an `every` a part, a `collect` as
+    many rounds as it takes on average.
+    """
+    found: dict[Operation, Profile] = {}
+    step = next(op for op in setting.pipeline.regions[0].block.ops if op.name == "rpeg.step")
+    for task in step.regions[0].block.ops:
+        _enter(task, setting, found, 1.0)
+    return found
+
+
+def _enter(
+    op: Operation, setting: Setting, found: dict[Operation, Profile], times: float
+) -> Profile:
+    """Adds an operation, and what is inside of it, each `times` a step."""
+    times *= _repeats(op, setting)
+    inside = [o for region in op.regions for block in region.blocks for o in block.ops]
+    parts = [_enter(o, setting, found, times) for o in inside]
+    own = _profile(op, setting).times(times) if not inside else sum(parts, Profile())
+    found[op] = own
+    return own
+
+
+def _repeats(op: Operation, setting: Setting) -> float:
+    match op:
+        case EveryOp():
+            return 1.0 / op.int_of("steps")
+        case CollectOp():
+            return 1.0 / setting.workload.kept(op)
+        case _:
+            return 1.0
+
+
+def _profile(op: Operation, setting: Setting) -> Profile:
+    """Of one operation, once."""
+    bare = _bare(op, setting)
+    if not isinstance(op, RpegOp) or not op.PLACED or _verifies(op):
+        return bare
+    costs = setting.assumptions
+    rest = costs.rest_shared if setting.shared(pool_of(op)) else costs.rest
+    loaded = bare.with_seconds("offload", _offload(op, setting))
+    return loaded.with_seconds("overhead", loaded.seconds * rest / (1.0 - rest))
+
+
+def _bare(op: Operation, setting: Setting) -> Profile:
+    match op:
+        case GenerateOp():
+            rows = setting.workload.rows(op.trajectories)
+            return _sampled(setting.rollouts(op), rows, setting)
+        case EvalOp():
+            return _evaluated(op, setting)
+        case EvalLossOp():
+            return _forward(op, setting, held_out(op, setting))
+        case LogprobOp() | ValuesOp():
+            return _forward(op, setting, setting.workload.rows(op.trajectories))
+        case ScoreOp():
+            return _scored(op, setting)
+        case UpdateOp():
+            return _updated(op, setting)
+        case PublishOp():
+            return _published(op, setting)
+        case TransferOp():
+            return _transferred(op, setting)
+        case _:
+            return Profile()
+
+
+def _verifies(op: Operation) -> bool:
+    return isinstance(op, ScoreOp) and not isinstance(op.scorer.type, WeightsType)
+
+
+def _sampled(rollouts: Rollouts, rows: Rows, setting: Setting) -> Profile:
+    return rollouts.profile(rows, setting.machine, setting.assumptions.sampling)
+
+
+def _evaluated(op: EvalOp, setting: Setting) -> Profile:
+    return _sampled(setting.rollouts(op), held_out(op, setting), setting)
+
+
+def held_out(op: EvalOp | EvalLossOp, setting: Setting) -> Rows:
+    """What is made of the rows of the data set that is measured, or read of it."""
+    limit = python_value(op.properties.get("limit"))
+    number = float(limit) if isinstance(limit, int) else EVALUATED
+    samples = isinstance(op, EvalOp)
+    most = float(op.int_of("max_tokens")) if samples else DEMONSTRATION.cap
+    data = op.operands[1].type
+    assert isinstance(data, DataType)
+    times = op.int_of("n") if samples else 1
+    return setting.workload.of_data(data, number * times, most)
+
+
+def _forward(op: RpegOp, setting: Setting, rows: Rows) -> Profile:
+    layout, bound = layout_of(op), bound_of(op)
+    era = setting.assumptions.training
+    return passes.forward(setting.model(op), layout, bound, rows, setting.machine, era)
+
+
+def _updated(op: UpdateOp, setting: Setting) -> Profile:
+    return passes.update(
+        setting.model(op),
+        layout_of(op),
+        bound_of(op),
+        trained_rows(op, setting),
+        setting.machine,
+        setting.assumptions.training,
+        epochs=op.int_of("epochs"),
+        minibatches=op.int_of("minibatches"),
+    )
+
+
+def trained_rows(op: UpdateOp, setting: Setting) -> Rows:
+    """The rows that an update trains on: those of its first loss."""
+    loss: SSAValue = op.losses[0]
+    assert isinstance(loss.owner, Operation)
+    return setting.workload.rows(loss.owner.operands[0])
+
+
+def _scored(op: ScoreOp, setting: Setting) -> Profile:
+    held, rows = op.scorer.type, setting.workload.rows(op.trajectories)
+    match held:
+        case WeightsType() if op.passes_model:
+            return _forward(op, setting, rows)
+        case WeightsType():
+            return _judged(op, held.owner, rows, setting)
+        case VerifierType() | ToolType():
+            return _verified(op, held.symbol, rows, setting)
+        case _:
+            return Profile()
+
+
+def _judged(op: ScoreOp, judge_name: str, rows: Rows, setting: Setting) -> Profile:
+    """A judge reads prompt and response, and writes a number."""
+    most = _setting_of(setting, judge_name, "max_tokens")
+    asked = judge_rows(rows, most)
+    return _sampled(setting.judge_rollouts(op), asked, setting)
+
+
+def _verified(op: ScoreOp, verifier: str, rows: Rows, setting: Setting) -> Profile:
+    """A pool of cores of its own works while responses come, if the plan streams them."""
+    each = setting.workload.verdict(verifier, timeout_of(setting.pipeline, verifier))
+    apart = setting.checkers.get(stage_name(op))
+    workers = apart.number if apart is not None else setting.pools.get(pool_of(op) or "", 1)
+    streamed = apart is not None and clause_of(op, "stream") is not None
+    return judge(rows.number, each, workers, _sampling_s(op, setting) if streamed else 0.0)
+
+
+def _sampling_s(op: ScoreOp, setting: Setting) -> float:
+    """Seconds in which the responses that a stage scores are sampled."""
+    maker = op.trajectories.owner
+    return _bare(maker, setting).seconds if isinstance(maker, GenerateOp) else 0.0
+
+
+def _published(op: PublishOp, setting: Setting) -> Profile:
+    model, to = model_of(op) or "", pool_of(op)
+    update, readers = setting.trainer(model), setting.samplers(model, to)
+    if update is None or not readers:
+        return Profile()
+    trainer, engine = layout_of(update), setting.rollouts(readers[0]).layout
+    if pool_of(update) == to:
+        return moving.publish_within(setting.models[model], trainer, engine, setting.machine)
+    clause = clause_of(update, "publish")
+    mode = str(python_value(clause.settings.get("mode"))) if clause is not None else "reshard"
+    return moving.publish_apart(setting.models[model], trainer, engine, setting.machine, mode)
+
+
+def _transferred(op: TransferOp, setting: Setting) -> Profile:
+    senders = setting.pools.get(made_on(op.moved) or "", 1)
+    takers = setting.pools.get(pool_of(op) or "", 1)
+    rows = setting.workload.rows(op.moved)
+    return moving.transfer(op.moved, rows, senders, takers, setting.machine)
+
+
+# ---- what comes from the host
+
+
+def _offload(op: RpegOp, setting: Setting) -> float:
+    """Seconds to bring a stage's states from the host, and back what it changed."""
+    if isinstance(op, GenerateOp | EvalOp) or model_of(op) is None:
+        return 0.0
+    resid, model = residency_of(op), setting.model(op)
+    held = states(model, _spread(op, setting))
+    size = 0.0
+    if resid.comes_from_host and not _follows(op, setting):
+        size += held.weights
+    if isinstance(op, UpdateOp):
+        size += 2.0 * held.optimizer if resid.opt == HOST else 0.0
+        size += held.weights if resid.params == HOST else 0.0
+    return moving.over_host_link(size, setting.machine)
+
+
+def _spread(op: RpegOp, setting: Setting) -> Layout:
+    model = model_of(op) or ""
+    return setting.home_layout(model) if setting.trainer(model) is not None else layout_of(op)
+
+
+def _follows(op: RpegOp, setting: Setting) -> bool:
+    """Whether the stage before on the pool has the model's weights there already."""
+    on = [other for other in setting.stages.values() if pool_of(other) == pool_of(op)]
+    before = on[on.index(op) - 1] if on.index(op) else None
+    return before is not None and _passes(before) and model_of(before) == model_of(op)
+
+
+def _passes(op: Operation) -> bool:
+    return not isinstance(op, GenerateOp | EvalOp)
+
+
+def _setting_of(setting: Setting, declared: str, name: str) -> float:
+    """A number that a declaration holds."""
+    ops = setting.pipeline.regions[0].block.ops
+    found = (op for op in ops if getattr(op, "title", None) == declared)
+    value = next((python_value(op.properties.get(name)) for op in found), None)
+    return float(value) if isinstance(value, int) else 256.0
+
+
+def judge_rows(rows: Rows, most: float) -> Rows:
+    """What a judge is asked: a prompt that holds prompt and response, for a short answer."""
+    asked = Lengths(rows.average, rows.prompt.quantile(1.0) + rows.response.quantile(1.0))
+    return Rows(rows.number, asked, Lengths(most / 4.0, most))

@@ -1,0 +1,195 @@
+"""What a step works on: how many sequences, how long their prompts and responses are.
+
+Lengths are what the file's `expect` lines say. What none tells is assumed, and noted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from xdsl.ir import Operation, SSAValue
+
+from rpeg.cost.lengths import Distribution, Lengths, Listed
+from rpeg.ir.declared import pipeline_of
+from rpeg.ir.ops.declare import ExpectOp, VerifierOp
+from rpeg.ir.ops.sampling import BatchOp, GenerateOp
+from rpeg.ir.stages import stage_name
+from rpeg.ir.text.naming import trajectories_of, unmoved
+from rpeg.ir.types.attributes import RecordAttr
+from rpeg.ir.types.batches import DemosType, PairsType
+from rpeg.ir.types.values import CursorType, DataType, TrajectoriesType
+from rpeg.ir.vocabulary.settings import python_value
+
+PROMPT = Lengths(mean=150.0, cap=1024.0, spread=0.5)
+"""Prompts where nothing tells: mathematics data sets have 80 to 200 tokens."""
+
+DEMONSTRATION = Lengths(mean=512.0, cap=4096.0, spread=0.8)
+"""Responses of demonstrations and pairs where nothing tells."""
+
+VERDICT = Lengths(mean=0.01, cap=10.0, spread=1.0)
+"""Seconds of a verifier where nothing tells: a rule in Python."""
+
+FILL = 0.5
+"""Mean response where nothing tells, over the most tokens allowed."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Sequences that a stage goes over; each is a prompt and a response."""
+
+    number: float
+    prompt: Distribution
+    response: Distribution
+
+    @property
+    def average(self) -> float:
+        """Tokens of a sequence, on average."""
+        return self.prompt.average + self.response.average
+
+    @property
+    def tokens(self) -> float:
+        """S1: tokens of all."""
+        return self.number * self.average
+
+    @property
+    def squares(self) -> float:
+        """S2: squares of the sequences' lengths, prompts independent of responses."""
+        cross = 2.0 * self.prompt.average * self.response.average
+        return self.number * (self.prompt.square + cross + self.response.square)
+
+    def share(self, number: float) -> Rows:
+        """So many of them."""
+        return Rows(number, self.prompt, self.response)
+
+
+@dataclass
+class Workload:
+    """The rows of a pipeline's values; it collects what it had to assume."""
+
+    pipeline: Operation
+    folder: Path
+    assumed: list[str] = field(default_factory=list[str])
+
+    def rows(self, value: SSAValue) -> Rows:
+        """The rows of trajectories, of a batch, or of a field of either."""
+        source = trajectories_of(value) or value
+        match source.type:
+            case TrajectoriesType() as held:
+                return self._sampled(source, held.prompts.data * held.n)
+            case DemosType() as held:
+                return self._read(source, held.size.data)
+            case PairsType() as held:
+                return self._read(source, 2 * held.size.data)
+            case _:
+                raise TypeError(f"{source.type} has no rows")
+
+    def of_data(self, data: DataType, number: float, most: float) -> Rows:
+        """Responses of up to `most` tokens to rows of a data set."""
+        return Rows(number, self.prompts(data.symbol), self._response(f"{data.symbol}", most))
+
+    def prompts(self, data: str) -> Distribution:
+        """Prompts of a data set."""
+        return self._expected(data) or PROMPT
+
+    def verdict(self, verifier: str, timeout: float) -> Distribution:
+        """Seconds that a verifier or tool takes for one answer, no more than its timeout."""
+        told = self._expected(verifier, timeout)
+        if told is None:
+            text = f"{VERDICT.mean * 1000:g} ms an answer"
+            self._assume(f"no line `expect {verifier}`: taken as {text}")
+        return told or Lengths(VERDICT.mean, timeout, VERDICT.spread)
+
+    def _sampled(self, y: SSAValue, number: float) -> Rows:
+        made = unmoved(y).owner
+        generate = self._generate(made) if isinstance(made, Operation) else None
+        if generate is None:
+            return Rows(number, PROMPT, self._response(y.name_hint or "", 1024.0))
+        most = float(generate.int_of("max_tokens"))
+        response = self._response(stage_name(generate), most)
+        return Rows(number, self._prompts_of(generate.prompts), response)
+
+    def _generate(self, made: Operation) -> GenerateOp | None:
+        """The generate that makes trajectories, inside of a collect or by itself."""
+        return next((op for op in made.walk() if isinstance(op, GenerateOp)), None)
+
+    def _prompts_of(self, batch: SSAValue) -> Distribution:
+        source = batch.owner.source.type if isinstance(batch.owner, BatchOp) else None
+        return self.prompts(source.symbol) if isinstance(source, CursorType) else PROMPT
+
+    def _read(self, batch: SSAValue, number: float) -> Rows:
+        source = batch.owner.source.type if isinstance(batch.owner, BatchOp) else None
+        name = source.symbol if isinstance(source, CursorType) else ""
+        response = self._expected(name)
+        if response is None:
+            self._assume(
+                f"no line `expect {name}`: responses of {DEMONSTRATION.mean:g} tokens on average"
+            )
+        return Rows(number, PROMPT, response or DEMONSTRATION)
+
+    def _response(self, name: str, most: float) -> Distribution:
+        told = self._expected(name, most)
+        if told is None:
+            text = f"responses of {FILL * most:g} tokens on average, half of what is allowed"
+            self._assume(f"no line `expect {name}`: {text}")
+        return told or Lengths(FILL * most, most)
+
+    def _expected(self, name: str, most: float = float("inf")) -> Distribution | None:
+        """What the file expects of a name, capped by `most`."""
+        pipeline = pipeline_of(self.pipeline)
+        lines = pipeline.regions[0].block.ops if pipeline is not None else ()
+        told = (op for op in lines if isinstance(op, ExpectOp) and op.target.data == name)
+        found = (_distribution(op.distribution, most, self.folder) for op in told)
+        return next((each for each in found if each is not None), None)
+
+    def kept(self, collect: Operation) -> float:
+        """The share of its groups that a collect keeps; all where nothing tells."""
+        names = {r.name_hint for r in collect.results}
+        pipeline = pipeline_of(self.pipeline)
+        for op in pipeline.regions[0].block.ops if pipeline is not None else ():
+            told = isinstance(op, ExpectOp) and op.target.data in names
+            if isinstance(op, ExpectOp) and told and op.distribution.kind == "ratio":
+                share = python_value(op.distribution.settings["mean"])
+                assert isinstance(share, float)
+                return share
+        name = next((n for n in names if n), "")
+        self._assume(f"no line `expect {name} = ratio(...)`: every group is kept")
+        return 1.0
+
+    def _assume(self, text: str) -> None:
+        if text not in self.assumed:
+            self.assumed.append(text)
+
+
+TYPICAL_CAP = 12.0
+"""Longest over mean, of a log-normal without a cap."""
+
+
+def _distribution(record: RecordAttr, most: float, folder: Path) -> Distribution | None:
+    held = {name: python_value(value) for name, value in record.settings.items()}
+    if record.kind == "histogram" and isinstance(held.get("file"), str):
+        return _listed(folder / str(held["file"]), most)
+    mean, spread, cap = held.get("mean"), held.get("cv"), held.get("cap")
+    if record.kind != "lognormal" or not isinstance(mean, int | float):
+        return None
+    top = float(cap) if isinstance(cap, int) else TYPICAL_CAP * mean
+    assert isinstance(spread, float)
+    return Lengths(float(mean), min(top, most), spread)
+
+
+def _listed(path: Path, most: float) -> Listed | None:
+    """The numbers of a file, separated by spaces or lines; None where it isn't here."""
+    try:
+        numbers = np.array(path.read_text(encoding="utf-8").split(), dtype=np.float64)
+    except (OSError, ValueError):
+        return None
+    return Listed(np.minimum(np.sort(numbers), most)) if numbers.size else None
+
+
+def timeout_of(pipeline: Operation, name: str) -> float:
+    """Seconds after which a verifier's answer counts as none."""
+    step = pipeline.regions[0].block.ops
+    found = (op for op in step if isinstance(op, VerifierOp) and op.title == name)
+    held = next((python_value(op.properties.get("timeout")) for op in found), None)
+    return held if isinstance(held, float) else VERDICT.cap

@@ -1,0 +1,35 @@
+"""Pipelines of examples and of texts, placed as their plans say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+
+from rpeg.cost.estimate import Estimate
+from rpeg.cost.estimating import estimate
+from rpeg.cost.platform import load_platform
+from rpeg.cost.profiles.setting import Inputs
+from rpeg.frontend import load
+from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+def placed(text: str, plan: str) -> ModuleOp:
+    """A text's one pipeline at L1."""
+    module = load(text, "test.rpeg").module
+    assert module is not None
+    RpegAnnotateParallelismPass(plan=plan).apply(Context(), module)
+    return module
+
+
+def priced(text: str, plan: str, cluster: str, inputs: Inputs | None = None) -> Estimate:
+    """What a text's pipeline costs under one of its plans."""
+    return estimate(placed(text, plan), load_platform(cluster), inputs, plan=plan)
+
+
+def example(name: str) -> str:
+    """The text of an example."""
+    return (EXAMPLES / f"{name}.rpeg").read_text(encoding="utf-8")
