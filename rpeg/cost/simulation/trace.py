@@ -1,0 +1,43 @@
+"""A simulated run as events that Perfetto and chrome://tracing read, in microseconds.
+
+The same fields as those of a run; each resource is one track, and so is each task without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rpeg.cost.simulation.run import Run, Span
+
+MICROSECONDS = 1e6
+
+
+def trace_events(run: Run) -> Iterator[dict[str, Any]]:
+    """The names of tracks, then every task of every step."""
+    tracks = {name: number for number, name in enumerate(_track_names(run))}
+    for name, number in tracks.items():
+        yield {"name": "thread_name", "ph": "M", "pid": 0, "tid": number, "args": {"name": name}}
+    for span in sorted(run.spans(), key=lambda span: span.start):
+        yield _event(span, tracks[_track(span)])
+
+
+def _track_names(run: Run) -> list[str]:
+    return list(dict.fromkeys(task.resource or task.name for task in run.graph.tasks))
+
+
+def _track(span: Span) -> str:
+    return span.task.resource or span.task.name
+
+
+def _event(span: Span, track: int) -> dict[str, Any]:
+    return {
+        "name": span.task.name,
+        "cat": "work",
+        "ph": "X",
+        "ts": round(span.start * MICROSECONDS),
+        "dur": round((span.end - span.start) * MICROSECONDS),
+        "pid": 0,
+        "tid": track,
+        "args": {"step": span.step, "stage": span.task.stage or span.task.name},
+    }
