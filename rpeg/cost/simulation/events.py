@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from rpeg.cost.arrays import Array
 from rpeg.cost.period.cycles import topological
 from rpeg.cost.period.graph import TaskGraph
 from rpeg.cost.simulation.flows import Flows, Key
@@ -24,15 +25,22 @@ Draw = Callable[[int], Mapping[str, float]]
 
 
 def simulate(
-    graph: TaskGraph, steps: int, draw: Draw | None = None, network: Network | None = None
+    graph: TaskGraph,
+    steps: int,
+    draw: Draw | None = None,
+    network: Network | None = None,
+    *,
+    warm: int = 0,
 ) -> Run:
-    """Runs so many steps, from an idle machine.
+    """Runs so many steps, from an idle machine on, after `warm` that don't count.
 
     Raises:
         Deadlock: tasks of one step wait for each other in a circle.
     """
     topological(graph)
-    return _Simulation(graph, steps, draw or _as_the_graph_says, network or Network()).run()
+    whole = _Simulation(graph, warm + steps, draw or _as_the_graph_says, network or Network())
+    start, end = whole.run()
+    return Run(graph, start, end, warm)
 
 
 def _as_the_graph_says(step: int) -> Mapping[str, float]:
@@ -67,8 +75,8 @@ class _Simulation:
             for step in range(edge.distance, self.steps):
                 self.waits[target][step] += 1
 
-    def run(self) -> Run:
-        """Goes from event to event until nothing is left to start."""
+    def run(self) -> tuple[Array, Array]:
+        """Goes from event to event until nothing is left to start; starts and ends."""
         for position, waits in enumerate(self.waits):
             for step in (step for step, count in enumerate(waits) if count == 0):
                 self._queue((step, position), 0.0)
@@ -78,7 +86,7 @@ class _Simulation:
             for key in self._ended(now):
                 self._finish(key, now)
             self._dispatch(now)
-        return Run(self.graph, np.array(self.start), np.array(self.end))
+        return np.array(self.start), np.array(self.end)
 
     def _ended(self, now: float) -> list[Key]:
         """All that end now, so that what waits for a resource is known before one is chosen."""

@@ -13,7 +13,7 @@ from rpeg.cost.arrays import Array
 def served(arrivals: Sequence[float], seconds: Sequence[float], workers: int) -> Array:
     """When each job is done; they come in any order and run for so long each."""
     done = np.zeros(len(arrivals))
-    free = [0.0] * workers
+    free = [min(arrivals, default=0.0)] * workers
     for job in np.argsort(arrivals, kind="stable"):
         start = max(float(arrivals[job]), heapq.heappop(free))
         done[job] = start + seconds[job]

@@ -34,15 +34,13 @@ class Run:
     start: Array
     end: Array
 
-    @property
-    def steps(self) -> int:
-        """How many were simulated."""
-        return int(self.end.shape[1])
+    warm: int = 0
+    """Steps at the start that don't count: they fill the pipeline."""
 
     @property
-    def warm(self) -> int:
-        """The first step that counts; those before it fill the pipeline."""
-        return self.steps // 2
+    def steps(self) -> int:
+        """All of them."""
+        return int(self.end.shape[1])
 
     @cached_property
     def done(self) -> Array:

@@ -40,14 +40,14 @@ def disaggregated(k: int, buffer: int = 9) -> TaskGraph:
 
 @pytest.mark.parametrize(("k", "buffer", "seconds"), [(0, 9, 172), (1, 9, 100), (4, 1, 169)])
 def test_windows_and_buffers_set_the_pace(k: int, buffer: int, seconds: float) -> None:
-    assert simulate(disaggregated(k, buffer), 40).period == pytest.approx(seconds)
+    assert simulate(disaggregated(k, buffer), 20, warm=20).period == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("seed", range(200))
 def test_closed_form_and_events_agree_on_a_fixed_order(seed: int) -> None:
     """The steps that count are a multiple of 1 to 6, the steps of most critical cycles."""
     graph = random_plan(seed)
-    assert simulate(graph, 240).period == pytest.approx(period(graph), rel=1e-3)
+    assert simulate(graph, 120, warm=120).period == pytest.approx(period(graph), rel=1e-3)
 
 
 TURN = 12

@@ -13,7 +13,7 @@ from tests.unit.cost.simulation.test_events import disaggregated
 
 def test_shares_of_time_add_up_and_tell_why() -> None:
     """Synchronous: of 172 s the trainer works 64, and waits for data in between."""
-    found = occupations(simulate(disaggregated(0), 40))
+    found = occupations(simulate(disaggregated(0), 20, warm=20))
     assert found["trainer"].busy == pytest.approx(64 / 172)
     assert found["rollout"].idle == pytest.approx({"staleness": 72 / 172})
     for each in found.values():
@@ -21,14 +21,14 @@ def test_shares_of_time_add_up_and_tell_why() -> None:
 
 
 def test_a_full_buffer_is_the_reason() -> None:
-    found = occupations(simulate(disaggregated(4, buffer=1), 40))
+    found = occupations(simulate(disaggregated(4, buffer=1), 20, warm=20))
     assert set(found["rollout"].idle) == {"back-pressure"}
 
 
 @pytest.mark.parametrize(("k", "batches"), [(0, {0: 20}), (1, {1: 20}), (4, {1: 20})])
 def test_batches_come_from_the_newest_weights_there(k: int, batches: dict[int, int]) -> None:
     """172 s from sampling to publishing, steps of 100 s: one step old, whatever is allowed."""
-    found = lags(simulate(disaggregated(k), 40))["y"]
+    found = lags(simulate(disaggregated(k), 20, warm=20))["y"]
     assert (found.bound, found.batches) == (k, batches)
 
 

@@ -1,0 +1,96 @@
+"""The figures of a simulation that commands show, and their JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rpeg.cost.period.cycles import period
+from rpeg.cost.simulation.run import Run
+from rpeg.cost.simulation.versions import Lags, lags
+from rpeg.cost.simulation.waiting import Occupation, occupations
+
+
+@dataclass(frozen=True)
+class TaskTimes:
+    """Seconds of a task: what the closed form expects, and over the steps that count."""
+
+    task: str
+    stage: str | None
+    resource: str | None
+    expected_s: float
+    mean_s: float
+    deviation_s: float
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A pipeline's run beside its closed form. Seconds, and shares of 1."""
+
+    steps: int
+    warm: int
+    """Steps before them that don't count."""
+    seed: int
+    period_s: float
+    """Mean seconds of a step."""
+    error_s: float
+    """Standard error of that mean."""
+    latency_s: float
+    """From a step's first start to its last end."""
+    closed_form_s: float
+    at_means_s: float
+    """The closed form of what tasks took on average in the simulation."""
+    tasks: tuple[TaskTimes, ...]
+    resources: Mapping[str, Occupation]
+    lags: Mapping[str, Lags]
+
+    @property
+    def gap(self) -> float:
+        """How much longer a simulated step takes than the closed form says."""
+        return self.period_s / self.closed_form_s - 1.0
+
+    @property
+    def of_tasks(self) -> float:
+        """The part of the gap that is there since tasks take longer or shorter than expected."""
+        return self.at_means_s / self.closed_form_s - 1.0
+
+    @property
+    def of_waiting(self) -> float:
+        """The rest: what varies makes others wait."""
+        return (self.period_s - self.at_means_s) / self.closed_form_s
+
+    def to_json(self) -> dict[str, Any]:
+        """All figures as plain lists and objects; keys are the names here."""
+        gaps = {"gap": self.gap, "of_tasks": self.of_tasks, "of_waiting": self.of_waiting}
+        table: dict[str, Any] = json.loads(json.dumps({**asdict(self), **gaps}))
+        return table
+
+
+def summary(run: Run, seed: int) -> Simulated:
+    """What a run came to."""
+    return Simulated(
+        run.steps - run.warm,
+        run.warm,
+        seed,
+        run.period,
+        run.error,
+        run.latency,
+        period(run.graph),
+        period(run.means),
+        _tasks(run),
+        occupations(run),
+        lags(run),
+    )
+
+
+def _tasks(run: Run) -> tuple[TaskTimes, ...]:
+    took = (run.end - run.start)[:, run.warm :]
+    return tuple(
+        TaskTimes(
+            *(task.name, task.stage, task.resource, task.seconds),
+            *(float(row.mean()), float(row.std())),
+        )
+        for task, row in zip(run.graph.tasks, took, strict=True)
+    )
