@@ -28,7 +28,11 @@ OPERATIONS = (
 )
 
 SWITCH_SHARE = 0.72
-"""Bytes a second that the switch reduces, of what the link reaches, for any number of ranks."""
+"""Bytes a second that Hopper's switch reduces, of what the link reaches, whatever the ranks."""
+
+SWITCH_FILL_S = 7.5 * MICRO
+"""Of each rank, until the switch reduces and multicasts at once: chunks of 128 KiB on 16 channels
+(Hopper) or 24 (Blackwell) go up before the first comes down. Small messages shrink their chunks."""
 
 SWITCH_BASE_S = 32 * MICRO
 """What a reduction in the switch takes at least."""
@@ -144,14 +148,15 @@ def _in_switch(machine: Machine, data: Array, group: Group) -> Array:
     """
     if not machine.link.reduces_in_switch:
         return np.full_like(data + group.ranks, np.inf)
-    within = data / (machine.link.reached * SWITCH_SHARE)
+    within = data / (machine.link.reached * SWITCH_SHARE * machine.link.reduces_in_switch)
+    fill = smaller(within / 2.0, SWITCH_FILL_S * group.inside)
     share = data / group.inside
     cards = share * bus_factor(ALL_REDUCE, larger(group.outside, 1.0)) / machine.nic.reached
     across = np.where(group.outside > 1, cards, 0.0)
     depth = 2.0 * np.ceil(np.log2(larger(group.outside, 1.0)))
     moved = larger(within, across) + 0.1 * smaller(within, across)
     latency = depth * PROTOCOLS[-1].net_hop * machine.nic.latency_s
-    return np.where(group.inside > 1, SWITCH_BASE_S + moved + latency, np.inf)
+    return np.where(group.inside > 1, SWITCH_BASE_S + fill + moved + latency, np.inf)
 
 
 def _all_to_all(machine: Machine, data: Array, group: Group) -> Array:
@@ -189,28 +194,40 @@ def _point_to_point(machine: Machine, data: Array, group: Group) -> Array:
 MESSAGE_S, DEVICE_MESSAGE_S = 1.05 * MICRO, 6.5 * MICRO
 """What a rank takes to start a message: through a card, and by a copy between two GPUs."""
 
+INJECTED_BYTES, INJECTION_S = 192, 9.8 * MICRO
+"""Messages that Slingshot's cards take with their command, and the host's copy from the GPU that
+this costs where the library does so whatever memory it sends from (MPICH)."""
+
 PROXY_S = 22 * MICRO
 """What a put to another node takes where the GPU asks its host's proxy for it (NVSHMEM)."""
 
 
-def stream(machine: Machine, size: ArrayLike, through_card: bool) -> Array:
+def stream(machine: Machine, size: ArrayLike, through_card: bool, injects: bool = False) -> Array:
     """Seconds a message of many that follow one another, as MPI's bandwidth tests send them.
 
     Starting and sending overlap but for a tenth of the shorter one. A pair of GPUs without a switch
-    has the links between the two of them.
+    has the links between the two of them. `injects`: small messages go with their command.
     """
     data = np.asarray(size, dtype=np.float64)
     pair = machine.link.reached / np.where(machine.link.gpus <= 4, machine.link.gpus - 1.0, 1.0)
     rate = machine.nic.reached if through_card else pair
     start = np.full_like(data, MESSAGE_S if through_card else DEVICE_MESSAGE_S)
+    if injects and through_card:
+        start = start + np.where(data <= INJECTED_BYTES, INJECTION_S, 0.0)
     return larger(start, data / rate) + 0.1 * smaller(start, data / rate)
 
 
-def proxied_all_to_all(machine: Machine, size: ArrayLike, group: Group) -> Array:
-    """Seconds of an all-to-all whose puts to other nodes pass the hosts' proxies in turn."""
+def proxied_all_to_all(
+    machine: Machine, size: ArrayLike, group: Group, lone: bool = False
+) -> Array:
+    """Seconds of an all-to-all whose puts to other nodes pass the hosts' proxies in turn.
+
+    A `lone` thread signals that it is through with a put of its own.
+    """
     data = np.asarray(size, dtype=np.float64)
     remote = group.ranks - group.inside
-    return PROXY_S * remote + data * remote / group.ranks / machine.nic.reached
+    puts = remote + (1.0 if lone else 0.0)
+    return PROXY_S * puts + data * remote / group.ranks / machine.nic.reached
 
 
 def _best(times: Iterable[Array]) -> Array:

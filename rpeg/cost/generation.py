@@ -27,6 +27,9 @@ KERNELS_A_LAYER, KERNELS_A_MIXTURE = 8.0, 24.0
 STREAMED_BYTES = 24.0
 """Bytes moved for a token, layer and element of the hidden state, outside matmuls."""
 
+EAGER_LAYER_S = 0.8e-3
+"""Host time of a layer's kernels in a decode step that is launched one by one, from Python."""
+
 ENGINE_BYTES = 1.5e9
 """Of a GPU: context, graphs, activations of a step."""
 
@@ -47,6 +50,8 @@ class Engine:
     """Whether a sequence is admitted only where the cache of its longest response fits."""
     graph_kernel_s: float = 2e-6
     """Head and tail of a kernel within a CUDA graph."""
+    layer_s: float = 0.0
+    """Host time that a decode step takes for each layer, where steps aren't captured in a graph."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,7 @@ class Serving:
         kernels = KERNELS_A_LAYER * self.shape.layers
         kernels += KERNELS_A_MIXTURE * self.shape.mixture_layers
         sent = n * self.shape.hidden * BF16_BYTES
-        host = engine.step_s + engine.sequence_s * n
+        host = engine.step_s + engine.sequence_s * n + engine.layer_s * self.shape.layers
         launches = kernels * engine.graph_kernel_s
         return weights + cache + launches + self._reductions(sent) + host
 

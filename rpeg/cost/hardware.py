@@ -31,7 +31,8 @@ class Link:
     gpus: int
     """How many GPUs one domain joins; 0 where nothing bounds it."""
     latency_s: float
-    reduces_in_switch: bool
+    reduces_in_switch: float
+    """How fast the switch adds up beside Hopper's; 0 where it doesn't."""
     efficiency: float
     """Share of the rate that large messages reach."""
 
@@ -148,7 +149,7 @@ def _link(file: Figures, section: str, gpus: int) -> Link:
         bytes_per_s=file.number(section, "gb_per_s") * GIGA,
         gpus=gpus,
         latency_s=file.number(section, "latency_us") * MICRO,
-        reduces_in_switch=bool(file.number(section, "reduces_in_switch")),
+        reduces_in_switch=file.number(section, "reduces_in_switch"),
         efficiency=file.number("constants", f"{section}_efficiency"),
     )
 

@@ -31,8 +31,28 @@ ATTENTION_BACKWARD = 2.5
 MAIN_GRADIENT_BYTES = 8.0
 """A micro-batch adds to fp32 gradients: reads and writes four bytes a weight."""
 
-PLAIN_HOST_S, MIXTURE_HOST_S = 0.8e-3, 6.0e-3
-"""Host time of one layer's launches, forward and backward, without CUDA graphs."""
+
+@dataclass(frozen=True)
+class Host:
+    """Host seconds that one layer's launches take, forward and backward: the GPU waits for them."""
+
+    plain_s: float = 0.8e-3
+    mixture_s: float = 6.0e-3
+    """With fused routing and permutation, and one kernel for all experts."""
+    expert_s: float = 0.0
+    """Of each pass over each expert on the rank, where they run one after another."""
+
+
+FUSED = Host()
+
+CAPTURED = Host(mixture_s=2.5e-3)
+"""Routing in CUDA graphs and dispatch by the GPUs: nobody waits for the counts of tokens."""
+
+EAGER = Host(mixture_s=13.0e-3)
+"""Routing kernel by kernel; the host reads the counts before it can launch the experts."""
+
+LOOPED = Host(mixture_s=13.0e-3, expert_s=80e-6)
+"""The same with a loop over the experts."""
 
 SCORE_BYTES = 4.5
 """Moved for a score where attention isn't fused: written, scaled and masked, softmax, read."""
@@ -91,11 +111,12 @@ class Pricing:
     plans: Plans
     attention: float | Array = 1.0
     """Share of the device's attention rate that the software's kernel reaches."""
+    host: Host = FUSED
 
     def plain_layer(self) -> Work:
         """Attention and an MLP."""
         work = self.mixer() + self.mlp(self.shape.ffn) + self._tensor_exchange(2)
-        return self._launched(work, PLAIN_HOST_S)
+        return self._launched(work, self.host.plain_s)
 
     def mixture_layer(self) -> Work:
         """Attention, shared experts and routed experts."""
@@ -103,7 +124,7 @@ class Pricing:
         assert experts is not None
         shared = self.mlp(experts.shared_ffn) if experts.shared_ffn else Work()
         work = self.mixer() + shared + self.routed() + self._tensor_exchange(1)
-        return self._launched(work, MIXTURE_HOST_S)
+        return self._launched(work, self.host.mixture_s)
 
     def mixer(self) -> Work:
         """Attention: projections, the core, norm, residual and rotary positions; the ring of cp."""
@@ -139,7 +160,8 @@ class Pricing:
         grouped = self._dense(rows, shape.hidden, up) + self._dense(rows, inner, shape.hidden)
         moved = ROUTING_BYTES * shape.hidden + 2.0 * (up + inner) * plans.etp
         routing = self._stream(sent * moved, ROUTING_KERNELS)
-        return _grouped(grouped, local, self.machine) + routing + self._exchange(sent)
+        experts_work = _at_least(_grouped(grouped, local, self.machine), local * self.host.expert_s)
+        return experts_work + routing + self._exchange(sent)
 
     def head(self) -> Work:
         """Logits and cross entropy over a vocabulary that tensor parallelism splits."""
@@ -212,18 +234,23 @@ class Pricing:
 
     def _launched(self, work: Work, host: float) -> Work:
         """At least the time that the host takes to launch the layer's kernels, in each pass."""
-        return replace(
-            work,
-            forward=larger(work.forward, host / 3.0),
-            cover=work.cover + larger(host / 3.0 - work.forward, 0.0),
-            data_gradient=larger(work.data_gradient, host / 3.0),
-            weight_gradient=larger(work.weight_gradient, host / 3.0),
-        )
+        waiting = larger(host / 3.0 - work.forward, 0.0)
+        return replace(_at_least(work, host / 3.0), cover=work.cover + waiting)
 
     def _stream(self, moved: Array | float, kernels: float) -> Work:
         """Memory-bound kernels, twice as much in the backward pass."""
         forward = streamed(self.machine, moved, kernels)
         return Work(forward=forward, data_gradient=2.0 * forward)
+
+
+def _at_least(work: Work, least: Array | float) -> Work:
+    """The work where each pass takes so many seconds or more."""
+    return replace(
+        work,
+        forward=larger(work.forward, least),
+        data_gradient=larger(work.data_gradient, least),
+        weight_gradient=larger(work.weight_gradient, least),
+    )
 
 
 def _grouped(one: Work, local: Array, machine: Machine) -> Work:

@@ -31,15 +31,19 @@ class Rollout:
     serving: Serving
     requests: Requests
     replicas: float
+    refilled: bool = False
+    """Whether a slot that ends goes to a prompt of the next step, so that none waits for the
+    longest response: an asynchronous pipeline that hands over sample by sample."""
 
     def seconds(self, engine: Engine) -> Array:
         """Of the slowest replica, requests shared out evenly."""
+        longest = self.requests.mean if self.refilled else self.requests.longest
         each = Requests(
             self.requests.number / self.replicas,
             self.requests.prompt,
             self.requests.mean,
             self.requests.square,
-            self.requests.longest,
+            longest,
         )
         return generation_time(self.serving, each, engine)
 
@@ -55,10 +59,12 @@ class Learning:
     updates: float
     passes: float
     """Forward passes over all samples: log probabilities of policy, reference, values."""
+    models: float = 1.0
+    """How many are updated: two with a critic of the policy's size."""
     precision: str = "bf16"
 
     def update_s(self, software: Software) -> Array:
-        """Seconds of all optimizer steps."""
+        """Seconds of all optimizer steps of one model."""
         one = step_time(self.shape, self.machine, self.plans, self.precision, software)
         return self.updates * one.total
 
@@ -77,6 +83,7 @@ class RlStep:
     forward: Array
     """Of one forward pass."""
     update: Array
+    """Of one model."""
     publish: Array
     """From trainer to rollout engine."""
 
@@ -88,7 +95,7 @@ def rl_step(
     generate = rollout.seconds(engine)
     forward, update = learning.forward_s(software), learning.update_s(software)
     publish = _publish(rollout, learning, apart)
-    train = learning.passes * forward + update + publish
+    train = learning.passes * forward + learning.models * update + publish
     total = larger(generate, train) if apart else generate + train
     rest = REST if apart else REST_SHARED
     return RlStep(total / (1.0 - rest), generate, forward, update, publish)

@@ -16,7 +16,7 @@ from rpeg.cost.arrays import Array, larger, smaller
 from rpeg.cost.collectives import ALL_GATHER, POINT_TO_POINT, REDUCE_SCATTER, Group, collective
 from rpeg.cost.hardware import Machine
 from rpeg.cost.kernels import BF16_BYTES, streamed
-from rpeg.cost.layers import Pricing, Work
+from rpeg.cost.layers import FUSED, Host, Pricing, Work
 from rpeg.cost.plans import FULL, SELECTIVE, Plans
 
 STEP_S = 0.02
@@ -28,12 +28,16 @@ ADAM_BYTES = 30.0
 
 @dataclass(frozen=True)
 class Software:
-    """What a generation of frameworks makes of the hardware: the two constants of an era."""
+    """What a generation of frameworks makes of the hardware: the two constants of an era, and how
+    it launches layers.
+    """
 
     slowdown: float = 1.0
     """Time of a step over what its kernels and exposed messages take."""
     attention: float | Array = 1.0
     """Share of the device's attention rate that its attention kernels reach."""
+    host: Host = FUSED
+    """How its layers are launched."""
 
 
 EXPOSED = 0.3
@@ -65,7 +69,7 @@ def step_time(
 ) -> StepTime:
     """The time of a step of each plan; arrays of the plans' shape."""
     era = software or Software()
-    pricing = Pricing(shape, machine, precision, plans, era.attention)
+    pricing = Pricing(shape, machine, precision, plans, era.attention, era.host)
     stage, last = _stages(pricing)
     slowest = _slot(stage + last, plans)
     layers = _slot(stage, plans)
@@ -97,7 +101,7 @@ def forward_time(
 ) -> Array:
     """Seconds of a forward pass over the batch: log probabilities, values, scores."""
     era = software or Software()
-    pricing = Pricing(shape, machine, precision, plans, era.attention)
+    pricing = Pricing(shape, machine, precision, plans, era.attention, era.host)
     stage, last = _stages(pricing)
     work = stage + last
     slot = work.forward + work.tensor * EXPOSED + work.expert + work.context * EXPOSED

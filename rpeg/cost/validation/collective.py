@@ -53,10 +53,10 @@ def seconds(row: Row) -> float:
     if other := next((word for word in OTHER_LIBRARIES if word in text), None):
         raise Unknown(f"not a collective of NCCL, MPI or NVSHMEM: {other}")
     if "point-to-point" in text:
-        return float(stream(hardware, _size(row), _through_card(row, text)))
+        return float(stream(hardware, _size(row), _through_card(row, text), "mpich" in text))
     group = Group.of(hardware, row.needed("hardware", "count"))
     if "nvshmem" in text:
-        return float(proxied_all_to_all(hardware, _size(row), group))
+        return float(proxied_all_to_all(hardware, _size(row), group, "scope thread" in text))
     return float(collective(hardware, _operation(row), _size(row), group))
 
 
@@ -96,7 +96,7 @@ def _machine(row: Row) -> Machine:
     known = machine(row)
     asked = _words(row)
     if "ring" in asked or "tree" in asked:
-        return replace(known, link=replace(known.link, reduces_in_switch=False))
+        return replace(known, link=replace(known.link, reduces_in_switch=0.0))
     return known
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from rpeg.cost.architecture import Architecture, Experts, Latent
 from rpeg.cost.architecture_files import find, load_architecture
 from rpeg.cost.hardware import Machine, load_machine
+from rpeg.cost.layers import CAPTURED, EAGER, FUSED, LOOPED, Host
 from rpeg.cost.plans import FULL, NO_RECOMPUTE, SELECTIVE, Plans
 from rpeg.cost.validation import megatron
 from rpeg.cost.validation.rows import Row, Unknown
@@ -262,6 +263,22 @@ def attention_share(row: Row, hardware: Machine) -> float:
     return second if row.text("attention") == "flash_attention_2" else 1.0
 
 
+def launches(row: Row, hardware: Machine) -> Host:
+    """How the record's framework launches layers with experts.
+
+    NVIDIA's containers bring tuned recipes: fused, and with routing captured where one domain of
+    links joins more than a node. A framework by itself starts from eager routing.
+    """
+    kind, text = family(row), f"{row.text('framework')} {row.text('notes')}"
+    if kind == "fsdp2":
+        return LOOPED
+    if "cuda graphs" in text:
+        return EAGER if "disabled" in text else CAPTURED
+    if "container" not in text and kind == "bridge":
+        return EAGER
+    return CAPTURED if hardware.link.gpus > hardware.gpus_per_node else FUSED
+
+
 @dataclass(frozen=True)
 class Run:
     """A training step that a record describes."""
@@ -274,6 +291,7 @@ class Run:
     gpus: float
     attention: float
     """Share of the device's attention rate that its kernel can reach."""
+    host: Host
 
     @property
     def tokens(self) -> float:
@@ -317,7 +335,8 @@ def run(row: Row) -> Run:
         trained=LORA_SHARE if "lora" in row.text("task") else 1.0,
     )
     share = attention_share(row, hardware)
-    return Run(shape, hardware, plans, precision(row), era(row), gpus, share)
+    host = launches(row, hardware)
+    return Run(shape, hardware, plans, precision(row), era(row), gpus, share, host)
 
 
 def _count(row: Row, hardware: Machine) -> float:

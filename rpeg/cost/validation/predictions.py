@@ -142,7 +142,7 @@ def era_of(row: Row) -> str:
 def _rl_constants(row: Row, eras: Eras) -> tuple[Engine, Software]:
     """One slowdown for all phases, and the engine's time of a step."""
     era = chosen(eras, "rl_step", era_of(row))
-    return rl_step.engine(row, era.second, era.slowdown), Software(era.slowdown)
+    return rl_step.engine(row, era.second, era.slowdown), rl_step.software(era.slowdown)
 
 
 def timings(rows: Iterable[Row]) -> dict[str, Timed]:
@@ -204,4 +204,4 @@ def _tried(row: Row) -> Array:
     if row.kind == "generate":
         return generate.job(row).seconds(generate.engine(row, second))
     case = rl_step.job(row)
-    return case.seconds(rl_step.engine(row, second), Software()).total
+    return case.seconds(rl_step.engine(row, second), rl_step.software()).total

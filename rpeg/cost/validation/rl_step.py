@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from rpeg.cost.architecture import Architecture
 from rpeg.cost.arrays import Array
-from rpeg.cost.generation import Engine, Requests, Serving
+from rpeg.cost.generation import EAGER_LAYER_S, Engine, Requests, Serving
 from rpeg.cost.hardware import Machine
+from rpeg.cost.layers import EAGER
 from rpeg.cost.lengths import Lengths
 from rpeg.cost.plans import FULL, NO_RECOMPUTE, Plans
 from rpeg.cost.publish import from_host_s, weight_bytes
@@ -84,7 +85,19 @@ def engine(row: Row, step_s: float | Array, slowdown: float = 1.0) -> Engine:
     recipe = row.mapping("recipe_values")
     shared = SHARED_UTILIZATION if "colocated" in row.text("placement") else 0.9
     told = recipe.get("vllm_gpu_memory_utilization")
-    return Engine(slowdown, SEQUENCE_S, step_s, float(told or shared), most_sequences=1024.0)
+    return Engine(
+        slowdown=slowdown,
+        sequence_s=SEQUENCE_S,
+        step_s=step_s,
+        utilization=float(told or shared),
+        most_sequences=1024.0,
+        layer_s=EAGER_LAYER_S if "verl" in row.text("framework") else 0.0,
+    )
+
+
+def software(slowdown: float = 1.0) -> Software:
+    """The trainer: lengths change with every batch, so routing of experts isn't captured."""
+    return Software(slowdown, host=EAGER)
 
 
 def _transfer(row: Row) -> float:
@@ -111,6 +124,7 @@ def job(row: Row) -> Job:
         serving=Serving.of(shape, hardware, tp, pp),
         requests=Requests.of(samples, prompt, response, spread.square, longest),
         replicas=max(serving_gpus / (tp * pp), 1.0),
+        refilled=apart,
     )
     trained_on = gpus - serving_gpus if apart else gpus
     learning = _learning(row, shape, hardware, trained_on, samples, prompt + response, recipe)
@@ -166,5 +180,6 @@ def _learning(
         zero=zero(row),
         recompute=FULL if checkpointed else NO_RECOMPUTE,
     )
-    passes = 3.0 if "ppo" in row.text("algorithm") else 2.0
-    return Learning(shape, hardware, plans, samples / batch, passes)
+    critic = "ppo" in row.text("algorithm")
+    passes, models = (3.0, 2.0) if critic else (2.0, 1.0)
+    return Learning(shape, hardware, plans, samples / batch, passes, models)

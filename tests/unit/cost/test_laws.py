@@ -22,9 +22,11 @@ from rpeg.cost.collectives import (
 from rpeg.cost.generation import Engine, Requests, Serving, generation_time, serving_memory
 from rpeg.cost.hardware import load_machine
 from rpeg.cost.kernels import matmul, streamed
+from rpeg.cost.layers import CAPTURED, EAGER, FUSED, LOOPED
 from rpeg.cost.memory import training_memory
 from rpeg.cost.plans import Plans
-from rpeg.cost.training import step_time
+from rpeg.cost.rl import Learning, Rollout, rl_step
+from rpeg.cost.training import Software, step_time
 from tests.unit.cost.figures import DENSE, H100, MIXTURE, faster, plans
 
 SHAPES = st.sampled_from([DENSE, MIXTURE])
@@ -147,3 +149,40 @@ def test_streams_of_messages_reach_the_card() -> None:
     assert 1e9 / large == pytest.approx(alps.nic.reached, rel=1e-2)
     near = float(stream(alps, 1e9, through_card=False))
     assert 1e9 / near == pytest.approx(alps.link.reached / 3, rel=1e-2)
+
+
+@given(LAYOUTS)
+@settings(deadline=None, max_examples=20)
+def test_more_work_of_the_host_is_never_faster(layout: dict[str, float]) -> None:
+    hosts = (CAPTURED, FUSED, EAGER, LOOPED)
+    times = [step_time(MIXTURE, H100, plans(**layout), "bf16", Software(host=h)) for h in hosts]
+    assert [float(t.total) for t in times] == sorted(float(t.total) for t in times)
+
+
+def test_the_switch_fills_before_it_reduces_at_full_rate() -> None:
+    """The time beyond the link's grows with the message, and then no more."""
+    group = Group.of(H100, 8)
+    sizes = [2.0**20 * n for n in (1, 64, 256, 1024)]
+    times = [float(collective(H100, ALL_REDUCE, size, group)) for size in sizes]
+    rates = np.diff(times) / np.diff(sizes)
+    assert rates[0] > 1.1 * rates[1]
+    assert rates[1] == pytest.approx(rates[2], rel=1e-6)
+
+
+def test_a_refilled_slot_waits_for_no_longest_response() -> None:
+    jobs = Requests.of(256.0, 512.0, 1024.0, longest=8192.0)
+    waiting, refilled = (
+        Rollout(Serving.of(DENSE, H100), jobs, 4.0, on).seconds(Engine()) for on in (False, True)
+    )
+    assert refilled < waiting
+
+
+def test_a_critic_takes_an_update_of_its_own() -> None:
+    rollout = Rollout(Serving.of(DENSE, H100), Requests.of(64.0, 512.0, 512.0), 8.0)
+    policy = Learning(DENSE, H100, plans(), updates=1.0, passes=3.0)
+    both = replace(policy, models=2.0)
+    alone, beside = (
+        rl_step(rollout, learning, Engine(), Software(), apart=False).total
+        for learning in (policy, both)
+    )
+    assert beside - alone == pytest.approx(policy.update_s(Software()) / 0.85, rel=1e-9)
