@@ -64,7 +64,7 @@ def _stage(stage: Priced, setting: Setting) -> StageEstimate:
         breakdown=profile.breakdown,
         flops=profile.flops,
         bytes=profile.bytes,
-        mfu=profile.flops / (could * machine.flops["bf16"]) if could else 0.0,
+        mfu=profile.flops / (could * machine.flops[machine.usual]) if could else 0.0,
         mbu=profile.bytes / (could * machine.hbm_bytes_per_s) if could else 0.0,
     )
 

@@ -83,8 +83,10 @@ class Serving:
 
     @property
     def width(self) -> float:
-        """Bytes of a weight; a precision the device lacks is stored in bf16."""
-        return WIDTHS[self.precision] if self.precision in self.machine.flops else BF16_BYTES
+        """Bytes of a weight; a precision the device lacks is stored in its usual one."""
+        return WIDTHS[
+            self.precision if self.precision in self.machine.flops else self.machine.usual
+        ]
 
     @property
     def cached(self) -> Array:

@@ -51,7 +51,8 @@ class Machine:
     gpus_per_node: int
     memory_bytes: float
     flops: dict[str, float]
-    """Peak dense FLOP/s: "bf16", and "fp8" and "fp4" where the device has them."""
+    """Peak dense FLOP/s: "bf16", and "fp8" and "fp4" where the device has them; "fp32" alone where
+    that is what it computes in, as cores do."""
     hbm_bytes_per_s: float
     host_bytes_per_s: float
     host_memory_bytes: float
@@ -74,18 +75,21 @@ class Machine:
         """Bytes a second that streaming kernels reach."""
         return self.hbm_bytes_per_s * self.hbm_efficiency
 
+    @property
+    def usual(self) -> str:
+        """What it computes in where nothing narrower is asked for: "bf16", or "fp32" on cores."""
+        return "bf16" if "bf16" in self.flops else "fp32"
+
     def matmul_rate(self, precision: str) -> float:
-        """FLOP/s that large matmuls reach; a precision the device lacks runs in bf16."""
-        if precision not in self.flops:
-            return self.flops["bf16"] * self.gemm_efficiency
-        narrow = precision != "bf16"
-        efficiency = self.gemm_efficiency_fp8 if narrow else self.gemm_efficiency
-        return self.flops[precision] * efficiency
+        """FLOP/s that large matmuls reach; a precision the device lacks runs in its usual one."""
+        if precision == self.usual or precision not in self.flops:
+            return self.flops[self.usual] * self.gemm_efficiency
+        return self.flops[precision] * self.gemm_efficiency_fp8
 
     @property
     def attention_rate(self) -> float:
-        """FLOP/s that a fused attention kernel reaches, in bf16 whatever the matmuls use."""
-        return self.flops["bf16"] * self.attention_efficiency
+        """FLOP/s that a fused attention kernel reaches, which no narrower matmuls speed up."""
+        return self.flops[self.usual] * self.attention_efficiency
 
 
 @cache
@@ -137,10 +141,11 @@ def _machine(file: Figures) -> Machine:
 
 def _peaks(file: Figures) -> dict[str, float]:
     present = file.section("device")
+    usual = "fp32" if "bf16_tflops" not in present and "fp32_tflops" in present else "bf16"
     return {
         precision: file.number("device", f"{precision}_tflops") * TERA
-        for precision in ("bf16", "fp8", "fp4")
-        if precision == "bf16" or f"{precision}_tflops" in present
+        for precision in (usual, "fp8", "fp4")
+        if precision == usual or f"{precision}_tflops" in present
     }
 
 

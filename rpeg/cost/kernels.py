@@ -15,16 +15,19 @@ from rpeg.cost.hardware import Machine
 BF16_BYTES, FP8_BYTES, FP4_BYTES = 2.0, 1.0, 0.5625
 """Bytes of an element; fp4 with one scale byte for 16."""
 
-WIDTHS = {"bf16": BF16_BYTES, "fp8": FP8_BYTES, "fp4": FP4_BYTES}
+WIDTHS = {"bf16": BF16_BYTES, "fp8": FP8_BYTES, "fp4": FP4_BYTES, "fp32": 4.0}
 
 
 def matmul(
     machine: Machine, precision: str, m: Array | float, k: Array | float, n: Array | float
 ) -> Array:
-    """Seconds of an (m, k) by (k, n) product that reads `precision` and writes bf16."""
-    width = WIDTHS[precision] if precision in machine.flops else BF16_BYTES
+    """Seconds of an (m, k) by (k, n) product that reads `precision` and writes the device's usual
+    one, bf16.
+    """
+    written = WIDTHS[machine.usual]
+    width = WIDTHS[precision] if precision in machine.flops else written
     flops = 2.0 * m * k * n / machine.matmul_rate(precision)
-    moved = (width * (m * k + k * n) + BF16_BYTES * m * n) / machine.memory_rate
+    moved = (width * (m * k + k * n) + written * m * n) / machine.memory_rate
     return larger(flops, moved) + machine.kernel_s
 
 

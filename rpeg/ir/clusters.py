@@ -22,7 +22,7 @@ KEYS = {
     TOP: ("name", "max_nodes", "gpus_per_node", "cores_per_node", "usd_per_gpu_hour"),
     "device": (
         *("name", "memory_gb", "hbm_gb_per_s", "host_gb_per_s"),
-        *("bf16_tflops", "fp8_tflops", "fp4_tflops"),
+        *("bf16_tflops", "fp8_tflops", "fp4_tflops", "fp32_tflops"),
     ),
     "gpu_link": ("gb_per_s", "gpus", "latency_us", "reduces_in_switch"),
     "nic": ("gb_per_s", "latency_us", "reduces_in_switch"),

@@ -1,0 +1,63 @@
+"""What the processes of a calibration measure: times of kernels, copies and collectives."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Some work and the seconds it took, on the slowest process."""
+
+    work: float
+    """FLOPs of a kernel, bytes of a copy."""
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A collective; `bytes` is its count, as `rpeg.cost.collectives.collective` takes it."""
+
+    operation: str
+    bytes: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One machine, all of its processes working at once."""
+
+    device: str
+    """The GPU's name, or the kind of core."""
+    backend: str
+    """Of collectives: nccl or gloo."""
+    processes: int
+    gpus: int
+    """Of this machine; 0 where processes compute on cores."""
+    cores: int
+    memory_bytes: float
+    """Of a GPU; on cores, a process's share of the host's."""
+    reserved_bytes: float
+    """Of that, what no tensor can have."""
+    host_bytes: float
+    matmuls: tuple[Timed, ...]
+    attention: tuple[Timed, ...]
+    streams: tuple[Timed, ...]
+    """Reads and writes of the device's memory."""
+    host_copies: tuple[Timed, ...]
+    """Between the device's memory and the host's."""
+    collectives: tuple[Exchange, ...]
+    """None with one process."""
+
+    @classmethod
+    def of_json(cls, table: dict[str, Any]) -> Measured:
+        """What `to_json` made."""
+        timed = ("matmuls", "attention", "streams", "host_copies")
+        lists = {name: tuple(Timed(**one) for one in table[name]) for name in timed}
+        exchanges = tuple(Exchange(**one) for one in table["collectives"])
+        return cls(**{**table, **lists, "collectives": exchanges})
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain lists and objects."""
+        return asdict(self)

@@ -1,0 +1,218 @@
+"""One process of a calibration: `python ranks.py OUT ROUNDS`, started by torchrun's agent.
+
+Every process does the same at the same time, so that each has the share of memory, caches and links
+that it has in training. Process 0 writes what was measured to OUT, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor
+
+from rpeg.tools.calibrating.measured import Exchange, Measured, Timed
+
+LEAST_S = 0.02
+"""How long one round of a measurement lasts at least: longer than clocks and schedulers jitter."""
+
+Work = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is measured on a kind of device."""
+
+    dtype: torch.dtype
+    cubes: tuple[int, ...]
+    """Sides of square matmuls."""
+    attention: tuple[tuple[int, int, int], ...]
+    """Heads, sequence, width of a head."""
+    stream_mib: int
+    messages: tuple[int, ...]
+    """Bytes of collectives."""
+
+
+ON_CORES = Sizes(
+    dtype=torch.float32,
+    cubes=(32, 64, 128, 256, 512, 768),
+    attention=((8, 256, 64), (8, 512, 64)),
+    stream_mib=64,
+    messages=tuple(4 << power for power in range(10, 23, 2)),
+)
+ON_GPUS = Sizes(
+    dtype=torch.bfloat16,
+    cubes=(512, 1024, 2048, 4096, 8192),
+    attention=((32, 2048, 128), (32, 4096, 128)),
+    stream_mib=512,
+    messages=tuple(4 << power for power in range(10, 27, 2)),
+)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Times work on every process at once."""
+
+    device: torch.device
+    sizes: Sizes
+    rounds: int
+
+    def seconds(self, work: Work) -> float:
+        """The median over rounds of one call's seconds, on the slowest process.
+
+        The first calls, which meet cold caches and choose kernels, tell how many fill a round.
+        """
+        self._round(work, 1)
+        calls = max(1, round(LEAST_S / max(self._round(work, 2), 1e-7)))
+        calls = int(self._largest(calls))
+        return self._largest(statistics.median(self._rounds(work, calls)))
+
+    def _rounds(self, work: Work, calls: int) -> Iterator[float]:
+        for _ in range(self.rounds):
+            dist.barrier()
+            yield self._round(work, calls)
+
+    def _round(self, work: Work, calls: int) -> float:
+        """Seconds of one of so many calls."""
+        self._wait()
+        begin = time.perf_counter()
+        for _ in range(calls):
+            work()
+        self._wait()
+        return (time.perf_counter() - begin) / calls
+
+    def _wait(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def _largest(self, value: float) -> float:
+        found = torch.tensor(value, dtype=torch.float64, device=self.device)
+        dist.all_reduce(found, op=dist.ReduceOp.MAX)
+        return float(found)
+
+
+def matmuls(bench: Bench) -> Iterator[Timed]:
+    """Products of square matrices."""
+    for side in bench.sizes.cubes:
+        a, b = (_random(bench, side, side) for _ in range(2))
+        yield Timed(2.0 * side**3, bench.seconds(partial(torch.matmul, a, b)))
+
+
+def attention(bench: Bench) -> Iterator[Timed]:
+    """Causal attention, forward; half of the scores count."""
+    for heads, length, width in bench.sizes.attention:
+        q, k, v = (_random(bench, 1, heads, length, width) for _ in range(3))
+        attend = partial(F.scaled_dot_product_attention, q, k, v, is_causal=True)
+        yield Timed(2.0 * heads * length**2 * width, bench.seconds(attend))
+
+
+def streams(bench: Bench) -> Iterator[Timed]:
+    """A triad: two arrays read, one written."""
+    elements = bench.sizes.stream_mib * 2**20 // 4
+    a, b, c = (torch.ones(elements, device=bench.device) for _ in range(3))
+    yield Timed(12.0 * elements, bench.seconds(lambda: torch.add(a, b, alpha=2.0, out=c)))
+
+
+def host_copies(bench: Bench) -> Iterator[Timed]:
+    """Both ways between the device and page-locked memory of the host; on cores, a copy."""
+    size = bench.sizes.stream_mib * 2**20
+    on_gpu = bench.device.type == "cuda"
+    here = torch.ones(size, dtype=torch.uint8, pin_memory=on_gpu)
+    there = torch.ones(size, dtype=torch.uint8, device=bench.device)
+    yield Timed(size, bench.seconds(lambda: there.copy_(here, non_blocking=True)))
+    yield Timed(size, bench.seconds(lambda: here.copy_(there, non_blocking=True)))
+
+
+def collectives(bench: Bench) -> Iterator[Exchange]:
+    """What tensor and data parallelism send, small and large."""
+    ranks = dist.get_world_size()
+    for size in bench.sizes.messages if ranks > 1 else ():
+        share = size // 4 // ranks
+        whole = torch.ones(share * ranks, device=bench.device)
+        part = torch.ones(share, device=bench.device)
+        works: dict[str, Work] = {
+            "all_reduce": partial(dist.all_reduce, whole),
+            "all_gather": partial(dist.all_gather_into_tensor, whole, part),
+            "reduce_scatter": partial(dist.reduce_scatter_tensor, part, whole),
+            "broadcast": partial(dist.broadcast, whole, 0),
+        }
+        for operation, work in works.items():
+            yield Exchange(operation, 4.0 * share * ranks, bench.seconds(work))
+
+
+def _random(bench: Bench, *shape: int) -> Tensor:
+    return torch.rand(shape, device=bench.device, dtype=bench.sizes.dtype)
+
+
+def measure(bench: Bench) -> Measured:
+    """Everything, in one order on all processes."""
+    gpus = torch.cuda.device_count() if bench.device.type == "cuda" else 0
+    host = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    measured = partial(
+        Measured,
+        matmuls=tuple(matmuls(bench)),
+        attention=tuple(attention(bench)),
+        streams=tuple(streams(bench)),
+        host_copies=tuple(host_copies(bench)),
+        collectives=tuple(collectives(bench)),
+    )
+    memory, reserved = _memory(bench.device, host)
+    return measured(
+        device=torch.cuda.get_device_name() if gpus else f"{platform.machine()} core",
+        backend=dist.get_backend(),
+        processes=dist.get_world_size(),
+        gpus=gpus,
+        cores=len(os.sched_getaffinity(0)),
+        memory_bytes=memory,
+        reserved_bytes=reserved,
+        host_bytes=host,
+    )
+
+
+def _memory(device: torch.device, host: float) -> tuple[float, float]:
+    """Bytes of one process, and those of them that its libraries keep."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        free, total = torch.cuda.mem_get_info()
+        return float(total), float(total - free - torch.cuda.memory_reserved())
+    return host / dist.get_world_size(), _resident_at_start
+
+
+def _resident() -> float:
+    """The most bytes that this process has had."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return float(peak * (1 if sys.platform == "darwin" else 1024))
+
+
+_resident_at_start = _resident()
+
+
+def main(out: str, rounds: int) -> None:
+    """Measures as one of the processes."""
+    on_gpu = torch.cuda.is_available()
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    if on_gpu:
+        torch.cuda.set_device(local)
+    torch.set_num_threads(1)
+    dist.init_process_group("nccl" if on_gpu else "gloo")
+    device = torch.device("cuda", local) if on_gpu else torch.device("cpu")
+    measured = measure(Bench(device, ON_GPUS if on_gpu else ON_CORES, rounds))
+    if dist.get_rank() == 0:
+        Path(out).write_text(json.dumps(measured.to_json()), encoding="utf-8")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

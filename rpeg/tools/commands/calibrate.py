@@ -1,0 +1,67 @@
+"""`rpeg calibrate`: how fast this machine is, as a cluster file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from datetime import date
+from pathlib import Path
+
+from rpeg.tools.calibrating.describe import cluster_file
+from rpeg.tools.calibrating.idle import BUSY, others_share
+from rpeg.tools.calibrating.measure import CalibrationError, measure
+from rpeg.tools.console import OK, Failure, positive
+from rpeg.tools.launching import need_torch, visible_gpus
+
+HELP = "measure this machine, and write it as a cluster file"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.add_argument(
+        "-o", "--out", type=Path, required=True, metavar="FILE.toml", help="the file to write"
+    )
+    parser.add_argument(
+        "--processes",
+        type=positive,
+        metavar="N",
+        help="measure with so many at once (default: one a GPU, or else one a core)",
+    )
+    parser.add_argument(
+        "--rounds", type=positive, default=5, metavar="N", help="medians are over N (default: 5)"
+    )
+    parser.add_argument("--json", action="store_true", help="print every measurement as JSON")
+    parser.epilog = "Every command that takes a cluster takes FILE.toml."
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measures, writes, prints."""
+    need_torch()
+    out: Path = options.out
+    if not out.parent.is_dir():
+        raise Failure(f"{out.parent}: no such folder")
+    if out.suffix != ".toml":
+        raise Failure(f"{out}: write it as {out.stem}.toml: clusters are known by that ending")
+    gpus = visible_gpus()
+    processes = options.processes or gpus or len(os.sched_getaffinity(0))
+    if gpus and processes > gpus:
+        raise Failure(f"{processes} processes need as many GPUs, this machine has {gpus}")
+    _tell_others()
+    try:
+        found = measure(processes, options.rounds)
+        out.write_text(cluster_file(out.stem, found, str(date.today())), encoding="utf-8")
+    except CalibrationError as error:
+        raise Failure(str(error)) from None
+    except OSError as error:
+        raise Failure(f"{out}: {error.strerror}") from None
+    print(json.dumps(found.to_json(), indent=2) if options.json else out)
+    return OK
+
+
+def _tell_others() -> None:
+    share = others_share()
+    if share is not None and share > BUSY:
+        told = f"other programs use {100 * share:.0f} % of this machine's cores"
+        print(f"note: {told}: what is measured now is too slow", file=sys.stderr)

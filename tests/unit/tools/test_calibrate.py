@@ -1,0 +1,162 @@
+"""`rpeg calibrate`: constants are those that explain the times, and the file is read everywhere."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rpeg.cost.collectives import ALL_GATHER, ALL_REDUCE, BROADCAST, Group, collective
+from rpeg.cost.hardware import Link, load_machine
+from rpeg.cost.kernels import matmul
+from rpeg.ir.clusters import load_cluster
+from rpeg.tools.calibrating import idle, measure
+from rpeg.tools.calibrating.describe import cluster_file
+from rpeg.tools.calibrating.fit import line, wire
+from rpeg.tools.calibrating.measured import Exchange, Measured, Timed
+from rpeg.tools.commands import calibrate
+from tests.unit.tools.commands import Shell
+
+RATE, HEAD = 60e9, 8e-6
+LINK = Link(2.5e9, 2, 40e-6, reduces_in_switch=False, efficiency=1.0)
+
+
+def timed(*sizes: float) -> tuple[Timed, ...]:
+    return tuple(Timed(size, size / RATE + HEAD) for size in sizes)
+
+
+def exchanges() -> tuple[Exchange, ...]:
+    machine = replace(load_machine("h100"), link=LINK)
+    group = Group.of(machine, 2)
+    return tuple(
+        Exchange(name, size, float(collective(machine, name, size, group)))
+        for name in (ALL_REDUCE, ALL_GATHER, BROADCAST)
+        for size in 4096.0 * 4.0 ** np.arange(7)
+    )
+
+
+@pytest.fixture
+def found() -> Measured:
+    cubes = timed(*(2.0 * side**3 for side in (32, 64, 128, 256, 512)))
+    return Measured(
+        device="a chip",
+        backend="gloo",
+        processes=2,
+        gpus=0,
+        cores=4,
+        memory_bytes=16e9,
+        reserved_bytes=0.25e9,
+        host_bytes=32e9,
+        matmuls=cubes,
+        attention=(Timed(3e9, 0.1),),
+        streams=(Timed(1e9, 0.1),),
+        host_copies=(Timed(1e9, 0.25), Timed(1e9, 0.2)),
+        collectives=exchanges(),
+    )
+
+
+def test_a_line_through_its_times() -> None:
+    fitted = line(timed(1e5, 1e6, 1e7, 1e9))
+    assert fitted.rate == pytest.approx(RATE)
+    assert fitted.head == pytest.approx(HEAD)
+    assert fitted.error(timed(1e5, 1e9)) == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("times", [(3.0,), (3.0, 1.0)], ids=["one", "less time for more work"])
+def test_without_a_line_the_best_rate_counts(times: tuple[float, ...]) -> None:
+    fitted = line([Timed(10.0 * (n + 1), t) for n, t in enumerate(times)])
+    assert fitted.head == 0.0
+    assert fitted.rate == max(10.0 * (n + 1) / t for n, t in enumerate(times))
+
+
+def test_a_wire_from_collectives() -> None:
+    fitted = wire(exchanges(), 2)
+    assert fitted.bytes_per_s == pytest.approx(LINK.bytes_per_s, rel=0.02)
+    assert fitted.latency_s == pytest.approx(LINK.latency_s, rel=0.05)
+    assert fitted.error < 0.01
+
+
+def test_the_file_is_a_cluster(found: Measured, tmp_path: Path) -> None:
+    path = tmp_path / "here.toml"
+    path.write_text(cluster_file("here", found, "2026-01-02"))
+    cluster, machine = load_cluster(str(path)), load_machine(str(path))
+    assert (cluster.name, cluster.gpus, cluster.cores) == ("here", 0, 4)
+    assert machine.flops == {"fp32": pytest.approx(RATE, rel=1e-3)}
+    assert machine.memory_rate == pytest.approx(1e10)
+    assert machine.host_bytes_per_s == pytest.approx(5e9)
+    assert machine.attention_rate == pytest.approx(30e9, rel=1e-3)
+    assert machine.link.reached == pytest.approx(LINK.bytes_per_s, rel=0.02)
+    assert machine.reserved_bytes == 0.25e9
+    fit = float(matmul(machine, "bf16", 128.0, 128.0, 128.0))
+    assert fit == pytest.approx(2.0 * 128**3 / RATE + HEAD, rel=1e-3)
+
+
+def test_gpus_compute_in_bf16(found: Measured, tmp_path: Path) -> None:
+    path = tmp_path / "box.toml"
+    path.write_text(cluster_file("box", replace(found, gpus=2), "2026-01-02"))
+    assert list(load_machine(str(path)).flops) == ["bf16"]
+    assert load_cluster(str(path)).gpus == 2
+
+
+def test_one_process_alone(found: Measured, tmp_path: Path) -> None:
+    path = tmp_path / "one.toml"
+    path.write_text(cluster_file("one", replace(found, processes=1, collectives=()), "2026-01-02"))
+    assert "one process alone" in path.read_text()
+    assert load_machine(str(path)).link.gpus == 1
+
+
+def test_measurements_as_json(found: Measured) -> None:
+    assert Measured.of_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+def test_the_command(found: Measured, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(calibrate, "measure", lambda *many: asked.append(many) or found)
+    monkeypatch.setattr(calibrate, "others_share", lambda: 0.42)
+    monkeypatch.setattr(calibrate, "visible_gpus", lambda: 0)
+    done = shell("calibrate", "-o", "here.toml", "--processes", "2", "--json")
+    assert (done.code, asked) == (0, [(2, 5)])
+    assert Measured.of_json(json.loads(done.out)) == found
+    assert "other programs use 42 %" in done.err
+    assert load_cluster("here.toml").cores == 4
+
+
+@pytest.mark.parametrize(
+    ("out", "why"),
+    [
+        ("here.txt", "here.txt: write it as here.toml"),
+        ("none/here.toml", "none: no such folder"),
+    ],
+)
+def test_files_that_can_not_be(out: str, why: str, shell: Shell) -> None:
+    done = shell("calibrate", "-o", out)
+    assert done.code == 1
+    assert done.err.startswith(f"error: {why}")
+
+
+def test_without_torch(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    done = shell("calibrate", "-o", "here.toml")
+    assert done.code == 1
+    assert "pip install 'rpeg[run]'" in done.err
+
+
+def test_processes_that_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "PROGRAM", "rpeg.no_such_program")
+    monkeypatch.setattr(measure, "_launcher", lambda processes: ["python3", "-m"])
+    with pytest.raises(measure.CalibrationError, match="no_such_program"):
+        measure.measure(2, 1)
+
+
+def test_who_else_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stat = tmp_path / "stat"
+    stat.write_text("cpu  100 0 50 800 50 0 0 0 0 0\ncpu0 1 1 1 1\n")
+    monkeypatch.setattr(idle, "_STAT", stat)
+    later = "cpu  130 0 60 850 60 0 0 0 0 0\n"
+    monkeypatch.setattr("time.sleep", lambda seconds: stat.write_text(later))
+    assert idle.others_share() == pytest.approx(0.4)
+    monkeypatch.setattr(idle, "_STAT", tmp_path / "none")
+    assert idle.others_share() is None
