@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Mapping
@@ -37,9 +38,17 @@ def load_architecture(name: str) -> Architecture:
         return _architecture(Figures.read(path, KEYS))
     found = find(name)
     if found is None:
-        known = ", ".join(sorted(shape.name for shape in set(shipped().values())))
-        raise FigureError(f'no architecture "{name}": known are {known}; or name a config.json')
+        raise FigureError(f'no architecture "{name}": {_near(name)}')
     return found
+
+
+def _near(name: str) -> str:
+    """Shipped names that are close to one that is none; all of them if none is."""
+    known = {plain(shape.name): shape.name for shape in shipped().values()}
+    close = [known[near] for near in difflib.get_close_matches(plain(name), known)]
+    if close:
+        return f"did you mean {' or '.join(close)}? Or name a config.json"
+    return f"known are {', '.join(sorted(known.values()))}; or name a config.json"
 
 
 def find(name: str) -> Architecture | None:

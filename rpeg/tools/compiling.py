@@ -29,7 +29,7 @@ from rpeg.passes.layout_names import LayoutNameError, parse_layout
 from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass
 from rpeg.passes.rpeg_bounded_async import RpegBoundedAsyncPass
 from rpeg.planner.default import default_processes
-from rpeg.tools.console import USAGE, Failure, Reported, Source, refuse, report
+from rpeg.tools.console import USAGE, Failure, Reported, Source, report
 from rpeg.tools.sources import fit_problems, source_problems
 
 SIMPLIFY = ",".join(
@@ -107,9 +107,9 @@ def compile_text(source: Source, choice: Choice, gpus: Callable[[], int] = no_gp
         needs_files=choice.needs_files,
     )
     report(problems, source)
-    run_passes(module, [*_passes(SIMPLIFY), placing], source)
+    run_passes(module, [*passes_of(SIMPLIFY), placing], source)
     report(fit_problems(pipeline, sources, source), source)
-    run_passes(module, _passes(LOWER), source)
+    run_passes(module, passes_of(LOWER), source)
     return module
 
 
@@ -148,21 +148,30 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _passes(spec: str) -> Sequence[ModulePass]:
+def passes_of(spec: str) -> Sequence[ModulePass]:
+    """The passes of a comma-separated text."""
     return PassPipeline.parse_spec(PASSES, spec).passes
 
 
 def run_passes(module: ModuleOp, passes: Sequence[ModulePass], source: Source) -> None:
     """Runs passes, each checked by the verifiers. Raises Failure."""
+    report(pass_problems(module, passes, source), source)
+
+
+def pass_problems(
+    module: ModuleOp, passes: Sequence[ModulePass], source: Source
+) -> list[Diagnostic]:
+    """Runs passes up to the first that is refused or breaks a rule: what is wrong then."""
     context = Context()
     for each in passes:
         try:
             each.apply(context, module)
         except PassRefused as refusal:
-            refuse(source, [(p.at, p.message) for p in refusal.problems])
+            return [Diagnostic(p.at, p.message, "error", source.name) for p in refusal.problems]
         broken = [d for d in diagnose(module, Sources(source.name)) if d.severity == "error"]
         if broken:
-            report(broken, source)
+            return broken
+    return []
 
 
 def load_programs(source: Source) -> ModuleOp:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rpeg.ir.text.diagnostics import Diagnostic, Position, has_errors, show
+from rpeg.ir.text.diagnostics import Diagnostic, has_errors, show
 
 OK, FAILED, USAGE = 0, 1, 2
 
@@ -88,11 +88,6 @@ def report(diagnostics: Iterable[Diagnostic], source: Source) -> None:
     show(found, {source.name: source.text}, sys.stderr)
     if has_errors(found):
         raise Reported
-
-
-def refuse(source: Source, problems: Iterable[tuple[Position, str]]) -> None:
-    """Reports problems as errors of a text."""
-    report((Diagnostic(at, text, "error", source.name) for at, text in problems), source)
 
 
 def folder(text: str) -> Path:

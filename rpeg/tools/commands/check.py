@@ -1,4 +1,4 @@
-"""`rpeg check`: parse and verify."""
+"""`rpeg check`: parse, verify, and on a cluster prove order, staleness and memory."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rpeg.frontend import Loaded
 from rpeg.frontend.overrides import dump_params
 from rpeg.ir.text.diagnostics import Diagnostic, has_errors, show
 from rpeg.passes.base import pipelines
+from rpeg.tools.checking.findings import Findings, examine
 from rpeg.tools.compiling import load_with
 from rpeg.tools.console import FAILED, OK, Source, language_only, read
+from rpeg.tools.predicting.arguments import Target, target, target_arguments
 from rpeg.tools.sources import source_problems
 
-HELP = "check files: every problem at once, with its place"
+HELP = "check files: every problem at once, with its place; and whether a plan works on a cluster"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,14 +33,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--set", action="append", default=[], metavar="NAME=VALUE", help="another value for a param"
     )
     parser.add_argument("--params", action="store_true", help="print the value of every param")
-    parser.add_argument("--json", action="store_true", help="print the messages as JSON")
+    target_arguments(parser)
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print the messages as JSON; with a cluster, an object of messages and findings",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Checks each file, and tells of all of them."""
-    checked = [_checked(name, options.set) for name in options.files]
+    where = target(options)
+    there = where if where.cluster or where.plan else None
+    checked = [_checked(name, options.set, there) for name in options.files]
     if options.json:
-        print(json.dumps([_record(d) for one in checked for d in one.diagnostics], indent=2))
+        print(json.dumps(_as_json(checked, there is not None), indent=2))
     else:
         for one in checked:
             _tell(one, options.params)
@@ -52,13 +61,30 @@ class Checked:
     source: Source
     loaded: Loaded
     diagnostics: Sequence[Diagnostic]
+    findings: Sequence[Findings] = ()
+    """Of each pipeline, where a cluster or a plan is named."""
 
 
-def _checked(name: str, overrides: Sequence[str]) -> Checked:
+def _checked(name: str, overrides: Sequence[str], there: Target | None) -> Checked:
     source = read(name)
     language_only(source, "rpeg check")
     loaded = load_with(overrides, source)
-    return Checked(source, loaded, [*loaded.diagnostics, *_of_sources(loaded, source)])
+    messages = [*loaded.diagnostics, *_of_sources(loaded, source)]
+    if there is None or has_errors(messages) or loaded.module is None:
+        return Checked(source, loaded, messages)
+    findings: list[Findings] = []
+    for pipeline in pipelines(loaded.module):
+        found, problems = _examined(replace(source, pipeline=pipeline.title), there)
+        messages += problems
+        findings += [found] if found is not None else []
+    return Checked(source, loaded, messages, findings)
+
+
+def _examined(source: Source, there: Target) -> tuple[Findings | None, Sequence[Diagnostic]]:
+    """One pipeline of a file without errors, by itself: passes rewrite its module."""
+    alone = load_with(there.sets, source)
+    assert alone.module is not None
+    return examine(alone.module, alone.sources, source, there)
 
 
 def _tell(checked: Checked, params: bool) -> None:
@@ -72,9 +98,11 @@ def _tell(checked: Checked, params: bool) -> None:
             print(f"# {node.name}")
             print(dump_params(node), end="")
         return
+    lines = {found.placed.pipeline.title: found.lines() for found in checked.findings}
     for pipeline in pipelines(loaded.module):
         count = sum(1 for op in pipeline.walk() if op.name.startswith("rpeg.")) - 1
         print(f"{source.path}:{pipeline.title}: no errors ({count} operations)")
+        print("".join(f"  {line}\n" for line in lines.get(pipeline.title, ())), end="")
 
 
 def _of_sources(loaded: Loaded, source: Source) -> Iterator[Diagnostic]:
@@ -83,6 +111,12 @@ def _of_sources(loaded: Loaded, source: Source) -> Iterator[Diagnostic]:
         yield from source_problems(
             pipeline, loaded.sources, source, allow_python=True, needs_files=False
         )
+
+
+def _as_json(checked: Sequence[Checked], there: bool) -> object:
+    messages = [_record(d) for one in checked for d in one.diagnostics]
+    findings = [found.to_json() for one in checked for found in one.findings]
+    return {"messages": messages, "findings": findings} if there else messages
 
 
 def _record(diagnostic: Diagnostic) -> dict[str, object]:

@@ -1,0 +1,1 @@
+"""What `rpeg check --cluster` proves of a placed pipeline: order, staleness, memory."""

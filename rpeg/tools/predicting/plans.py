@@ -1,0 +1,79 @@
+"""Which of a file's plans a command means: the one it names, or the file's for the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import StringAttr
+
+from rpeg.ir.clusters import ClusterError, load_cluster
+from rpeg.ir.ops.declare import PipelineOp
+from rpeg.ir.ops.plan import PlanOp
+from rpeg.ir.rules.violations import hint
+from rpeg.tools.console import USAGE, Failure
+from rpeg.tools.predicting.arguments import Target
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Where a pipeline is to run."""
+
+    cluster: str
+    plan: PlanOp | None
+    """None: the file has no plan for the cluster."""
+
+
+def choose(pipeline: PipelineOp, target: Target) -> Chosen:
+    """The plan that is named or else is for the cluster, and a cluster that there is.
+
+    A plan that is named for another cluster than its own is put there: its pools and layouts have
+    to be checked anew. Raises Failure.
+    """
+    plans = [op for op in pipeline.body.block.ops if isinstance(op, PlanOp)]
+    plan = _named(plans, target.plan) if target.plan is not None else _for(plans, target.cluster)
+    cluster = _cluster_of(plan, target)
+    if plan is not None:
+        plan.properties["cluster"] = StringAttr(cluster)
+    return Chosen(cluster, plan)
+
+
+def _named(plans: Sequence[PlanOp], name: str) -> PlanOp:
+    found = next((plan for plan in plans if plan.title == name), None)
+    if found is None:
+        titles = [plan.title for plan in plans]
+        other = hint(name, titles) or f"; the file has: {', '.join(titles) or 'none'}"
+        raise Failure(f"there is no plan `{name}`{other}", USAGE)
+    return found
+
+
+def _for(plans: Sequence[PlanOp], cluster: str | None) -> PlanOp | None:
+    """The only plan that is for a cluster; a name without a size stands for any size of it."""
+    if cluster is None:
+        sizes = ", ".join(f"{plan.title} (on {plan.cluster.data})" for plan in plans)
+        way = f"--plan NAME takes one of the file's: {sizes}; or name" if plans else "name"
+        raise Failure(f"where is it to run? {way} a cluster, such as --cluster alps-1", USAGE)
+    there = [plan for plan in plans if plan.cluster.data == cluster]
+    there = there or [plan for plan in plans if _sized(plan.cluster.data, cluster)]
+    if len(there) > 1:
+        ways = " or ".join(f"--plan {plan.title}" for plan in there)
+        raise Failure(f'the file has {len(there)} plans for "{cluster}": write {ways}', USAGE)
+    return there[0] if there else None
+
+
+def _sized(cluster: str, name: str) -> bool:
+    base, _, size = cluster.rpartition("-")
+    return base == name and size.isdecimal()
+
+
+def _cluster_of(plan: PlanOp | None, target: Target) -> str:
+    """The cluster as the command line or the plan names it. Raises Failure if it is none."""
+    own = plan.cluster.data if plan is not None else None
+    if target.cluster is None or (own is not None and _sized(own, target.cluster)):
+        assert own is not None
+        return own
+    try:
+        load_cluster(target.cluster)
+    except ClusterError as error:
+        raise Failure(f"--cluster {target.cluster}: {error}", USAGE) from None
+    return target.cluster

@@ -1,0 +1,66 @@
+"""`rpeg check --cluster`: order and staleness are proved, or what breaks them is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.unit.passes.pipelines import grpo, place
+from tests.unit.tools.commands import PLAN, Shell, message
+
+EXAMPLES = Path(__file__).parents[4] / "examples"
+
+
+def planned(*changes: tuple[str, str]) -> str:
+    return grpo(*changes).removesuffix("}\n") + PLAN + "}\n"
+
+
+def test_order_and_staleness(shell: Shell) -> None:
+    shell.write(text=planned())
+    done = shell("check", "p.rpeg", "--cluster", "h100-1")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines()[1:4] == [
+        "  plan wide on h100-1",
+        "  order: 11 tasks on all: no deadlock",
+        "  staleness: y: sampled by the weights that it trains",
+    ]
+
+
+def test_two_pools(shell: Shell) -> None:
+    done = shell("check", str(EXAMPLES / "async_two_pools.rpeg"), "--cluster", "cpu")
+    assert "  order: 6 tasks on rollout, 10 tasks on trainer: no deadlock" in done.out
+    assert "  staleness: y: at most 2 steps old, every token (bound=strict)" in done.out
+
+
+def test_a_deadlock(shell: Shell) -> None:
+    """Evaluation of the step's first weights waits for its end, and its last weights for that."""
+    text = shell.write(text=planned(("eval(actor@i+1", "eval(actor@i")))
+    done = shell("check", "p.rpeg", "--cluster", "h100-1")
+    assert (done.code, done.out) == (1, "")
+    assert message(done.err).startswith(f"p.rpeg:{place(text, 'update(')}: error: no order of")
+    assert "`publish_actor` runs after" in done.err
+
+
+def test_a_sample_too_old(shell: Shell) -> None:
+    text = shell.write(text=planned(("generate(actor@i,", "generate(actor@[i-3..i],")))
+    done = shell("check", "p.rpeg", "--cluster", "h100-1")
+    assert (done.code, done.out) == (1, "")
+    assert message(done.err).startswith(f"p.rpeg:{place(text, 'ppo_clip')}: error: ")
+    assert "3" in message(done.err)
+
+
+def test_a_plan_on_too_small_a_cluster(shell: Shell) -> None:
+    text = shell.write(text=planned().replace("gpus(0..3)", "gpus(4..7)"))
+    done = shell("check", "p.rpeg", "--cluster", "alps-1", "--plan", "wide")
+    at = place(text, "4..7")
+    assert message(done.err) == f"p.rpeg:{at}: error: 4..7: the cluster has gpus 0..3"
+
+
+def test_as_json(shell: Shell) -> None:
+    shell.write(text=planned())
+    told = json.loads(shell("check", "p.rpeg", "--plan", "wide", "--json").out)
+    (found,) = told["findings"]
+    assert told["messages"] == []
+    assert (found["plan"], found["cluster"]) == ("wide", "h100-1")
+    assert found["order"]["all"][0] == "q"
+    assert found["staleness"] == [{"stage": "y", "model": "actor", "oldest": 0, "bound": ""}]
