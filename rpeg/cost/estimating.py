@@ -8,14 +8,17 @@ from itertools import pairwise
 from xdsl.dialects.builtin import ModuleOp
 
 from rpeg.cost.estimate import Cost, Estimate, PoolMemory, PoolUse, StageEstimate, TaskSpan
+from rpeg.cost.period.build import task_graph
+from rpeg.cost.period.graph import TaskGraph
+from rpeg.cost.period.steady import Steady, steady
 from rpeg.cost.platform import Platform
 from rpeg.cost.profiles.footprint import QUANTILES, Footprint, footprint, host_bytes
-from rpeg.cost.profiles.profiling import trained_rows
+from rpeg.cost.profiles.profiling import profiles, trained_rows
 from rpeg.cost.profiles.setting import Inputs, Setting
 from rpeg.cost.profiles.tasks import Priced, priced
-from rpeg.cost.steady import Steady, load, steady
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.ops.updates import UpdateOp
+from rpeg.ir.rsched import label_of
 
 HOUR_S = 3600.0
 
@@ -23,15 +26,19 @@ HOUR_S = 3600.0
 def estimate(
     module: ModuleOp, platform: Platform, inputs: Inputs | None = None, *, plan: str = ""
 ) -> Estimate:
-    """What the pipeline of a module at L1 or L2 costs on a cluster.
+    """What the pipeline of a module at L2 costs on a cluster.
 
-    `plan` is what the estimate calls its placement. Raises ShapeError where the shape of a model
-    isn't known.
+    `plan` is what the estimate calls its placement.
+
+    Raises:
+        ShapeError: the shape of a model isn't known.
+        GraphError: the module has no schedule.
+        Deadlock: tasks of a step wait for each other.
     """
     pipeline = next(op for op in module.ops if isinstance(op, PipelineOp))
     setting = Setting.of(pipeline, platform, inputs or Inputs())
-    tasks, stages = priced(setting)
-    state = steady(tasks)
+    graph = step_graph(setting)
+    state = steady(graph)
     gpus = sum(setting.pools.values())
     return Estimate(
         pipeline=pipeline.title,
@@ -43,13 +50,24 @@ def estimate(
         bounds=state.bounds,
         critical_cycle=state.critical_cycle,
         critical_distance=state.critical_distance,
-        stages=tuple(_stage(stage, setting) for stage in stages if stage.profile.seconds),
+        stages=tuple(_stage(stage, setting) for stage in priced(setting) if stage.profile.seconds),
         tasks=state.spans,
         memory=tuple(_memory(setting, state)),
-        pools=tuple(_uses(setting, tasks, state.period_s)),
+        pools=tuple(_uses(setting, graph, state.period_s)),
         cost=_cost(setting, gpus, state.period_s),
         notes=tuple(setting.workload.assumed),
     )
+
+
+def step_graph(setting: Setting) -> TaskGraph:
+    """The tasks of a step, with the seconds of their profiles. Raises GraphError without L2."""
+    table = profiles(setting)
+    apart = {
+        label: cores.pool
+        for stage, cores in setting.checkers.items()
+        if stage in setting.stages and (label := label_of(setting.stages[stage])) is not None
+    }
+    return task_graph(setting.pipeline, lambda op: table[op].seconds, apart)
 
 
 def _stage(stage: Priced, setting: Setting) -> StageEstimate:
@@ -69,15 +87,20 @@ def _stage(stage: Priced, setting: Setting) -> StageEstimate:
     )
 
 
-def _uses(setting: Setting, tasks: Sequence[Priced], period_s: float) -> list[PoolUse]:
-    busy = load(tasks)
-    names = dict.fromkeys([*setting.pools, *busy])
+def _uses(setting: Setting, graph: TaskGraph, period_s: float) -> list[PoolUse]:
+    """Of pools of processes, and of cores that verify."""
     gpus = setting.pools if setting.platform.has_gpus else {}
+    checkers = (cores.pool for cores in setting.checkers.values())
     return [
-        PoolUse(name, gpus.get(name, 0), min(busy.get(name, 0.0) / period_s, 1.0))
-        for name in names
+        PoolUse(name, gpus.get(name, 0), min(_busy(graph, name) / period_s, 1.0))
+        for name in dict.fromkeys([*setting.pools, *checkers])
         if period_s
     ]
+
+
+def _busy(graph: TaskGraph, resource: str) -> float:
+    """Seconds of work of a resource in a step."""
+    return sum(task.seconds for task in graph.resources.get(resource, ()))
 
 
 def _cost(setting: Setting, gpus: int, period_s: float) -> Cost:

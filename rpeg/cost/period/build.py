@@ -1,7 +1,7 @@
 """From a pipeline at L2 to its task graph: one representative of each data-parallel class.
 
-Each operation of the step becomes a task of its pool; one that runs others (`every`, `collect`) a
-task for each of these that takes time, one after the other; one that streams a task for each chunk.
+Each operation of the step becomes a task of its pool; one that runs others (`every`, `collect`,
+`fuse`) a task for each of these that takes time; one that streams a task for each chunk.
 What moves between pools has the link between them, and so do new weights where the plan lets
 training go on meanwhile. A pool runs its sequence in order. Of a channel's batches no more are on
 their way than fit (`rpeg.cost.period.orders`).
@@ -21,14 +21,13 @@ from rpeg.cost.period.orders import back_pressure, resource_orders
 from rpeg.cost.period.schedule import Schedule, overlapping
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.declare import PipelineOp
-from rpeg.ir.ops.fuse import FuseOp
-from rpeg.ir.ops.movement import PublishOp, TransferOp, pool_of
+from rpeg.ir.ops.movement import PublishOp, TransferOp, model_of, pool_of
 from rpeg.ir.pools import made_on
 from rpeg.ir.stages import stage_name
 
 Seconds = Callable[[Operation], float]
 """Of an operation, on average a step: the share of its `every` and the rounds of its `collect`
-included. A `rpeg.fuse` is asked as a whole; of others with a region, each operation inside."""
+included. Of one with a region, each operation inside is asked; itself only if none takes time."""
 Chains = Mapping[str, Sequence[Task]]
 """Label -> its tasks, one after the other."""
 
@@ -89,11 +88,11 @@ def _chain(
     label: str, op: Operation, seconds: Seconds, resource: str, chunks: int
 ) -> Sequence[Task]:
     pieces = list(_pieces(label, op, seconds))
-    if len(pieces) > 1 or chunks == 1:
+    if chunks == 1:
         return [Task(piece.name, piece.seconds, resource, piece.stage) for piece in pieces]
-    whole = pieces[0]
-    names = (f"{whole.name} {number}/{chunks}" for number in range(1, chunks + 1))
-    return [Task(name, whole.seconds / chunks, resource, whole.stage) for name in names]
+    each = sum(piece.seconds for piece in pieces) / chunks
+    names = (f"{label} {number}/{chunks}" for number in range(1, chunks + 1))
+    return [Task(name, each, resource, _stage(op, label)) for name in names]
 
 
 @dataclass(frozen=True)
@@ -107,17 +106,23 @@ class _Piece:
 
 def _pieces(label: str, op: Operation, seconds: Seconds) -> Iterator[_Piece]:
     """Of a task, what it runs; itself, unless there are others inside that take time."""
-    around = op.regions and not isinstance(op, FuseOp)
-    inside = [o for o in op.walk() if isinstance(o, RpegOp) and o is not op] if around else []
+    inside = (o for o in op.walk() if isinstance(o, RpegOp) and o is not op)
     timed = [(o, taken) for o in inside if (taken := seconds(o))]
     names: dict[str, int] = {}
     for inner, taken in timed:
-        stage = _stage(inner, inner.word.removeprefix("rpeg."))
+        stage = _stage(inner, _called(inner))
         names[stage] = names.get(stage, 0) + 1
         again = f" {names[stage]}" if names[stage] > 1 else ""
         yield _Piece(f"{label}/{stage}{again}", stage, taken)
     if not timed:
         yield _Piece(label, _stage(op, label), seconds(op))
+
+
+def _called(inner: RpegOp) -> str:
+    """An operation that is no stage, inside of another."""
+    if isinstance(inner, PublishOp):
+        return f"publish_{model_of(inner)}_to_{pool_of(inner)}"
+    return inner.word.removeprefix("rpeg.")
 
 
 def _stage(op: Operation, otherwise: str) -> str:

@@ -22,6 +22,7 @@ from rpeg.cost.validation.eras import chosen, shipped_eras
 from rpeg.cost.validation.rl_step import SEQUENCE_S
 from rpeg.ir.base import RpegOp
 from rpeg.ir.declared import step_of
+from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.ops.effects import EvalOp
 from rpeg.ir.ops.movement import clause_of, model_of, pool_of
 from rpeg.ir.ops.plan import PlanOp
@@ -99,7 +100,7 @@ class Inputs:
 class Setting:
     """Everything that the price of a stage depends on."""
 
-    pipeline: Operation
+    pipeline: PipelineOp
     platform: Platform
     models: Mapping[str, ModelShape]
     workload: Workload
@@ -107,7 +108,7 @@ class Setting:
     checkers: Mapping[str, Cores]
 
     @classmethod
-    def of(cls, pipeline: Operation, platform: Platform, inputs: Inputs) -> Setting:
+    def of(cls, pipeline: PipelineOp, platform: Platform, inputs: Inputs) -> Setting:
         """Of a pipeline at L1. Raises ShapeError."""
         samples = any(isinstance(op, GenerateOp) for op in pipeline.walk())
         return cls(

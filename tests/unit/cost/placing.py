@@ -13,15 +13,17 @@ from rpeg.cost.platform import load_platform
 from rpeg.cost.profiles.setting import Inputs
 from rpeg.frontend import load
 from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass
+from rpeg.passes.rpeg_schedule import RpegSchedulePass
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def placed(text: str, plan: str) -> ModuleOp:
-    """A text's one pipeline at L1."""
+    """A text's one pipeline at L2."""
     module = load(text, "test.rpeg").module
     assert module is not None
-    RpegAnnotateParallelismPass(plan=plan).apply(Context(), module)
+    for each in (RpegAnnotateParallelismPass(plan=plan), RpegSchedulePass()):
+        each.apply(Context(), module)
     return module
 
 

@@ -63,12 +63,15 @@ state: b > every_20/judged_loss, b+1
 state: actor > actor+1
 order: every_20/heldout_acc > b+1
 """,
+    # One pass makes the judge's scores and the log-probs: it reads the samples once.
     "multi_turn_tools.rpeg": """
-resource all: q, y, right, style, r, adv, w, pg, actor, publish_actor, every_25/dev
+resource all: q, y, right, style/style, style/lp_old, r, adv, w, pg, actor
+resource all: publish_actor, every_25/dev
 data: q > y
-data: y > right, style, w, pg
+data: y > right, style/style, w, pg
+data: style/style > style/lp_old
 data: right > r
-data: style > r, w, pg
+data: style/lp_old > r, w, pg
 data: r > adv
 data: adv > pg
 data: w > pg
@@ -77,10 +80,10 @@ data: actor > publish_actor
 data: publish_actor > every_25/dev
 state: q > every_25/dev, q+1
 state: y > publish_actor
-state: style > actor
-state: actor > style+1, actor+1, every_25/dev
+state: style/lp_old > actor
+state: actor > style/style+1, actor+1, every_25/dev
 staleness: publish_actor > y+1
-order: right > style
+order: right > style/style
 order: adv > w
 order: every_25/dev > q+1
 """,
@@ -164,7 +167,8 @@ order: every_10/aime > acc/ys+1
     "async_two_pools.rpeg@two": """
 resource rollout: q, y, r
 resource rollout to trainer: y_to_trainer, lp_to_trainer, r_to_trainer
-resource trainer: adv, prox, w, pg, actor, publish_actor, every_25/publish, every_25/heldout_acc
+resource trainer: adv, prox, w, pg, actor, publish_actor
+resource trainer: every_25/publish_actor_to_trainer, every_25/heldout_acc
 data: q > y
 data: y > y_to_trainer, lp_to_trainer, r
 data: r > r_to_trainer
@@ -175,13 +179,13 @@ data: adv > pg
 data: prox > w, pg
 data: w > pg
 data: pg > actor
-data: actor > publish_actor, every_25/publish
-data: every_25/publish > every_25/heldout_acc
-state: q > q+1, every_25/publish
+data: actor > publish_actor, every_25/publish_actor_to_trainer
+data: every_25/publish_actor_to_trainer > every_25/heldout_acc
+state: q > q+1, every_25/publish_actor_to_trainer
 state: y > publish_actor
 state: prox > actor
 state: actor > prox+1, actor+1
-state: publish_actor > every_25/publish
+state: publish_actor > every_25/publish_actor_to_trainer
 staleness: publish_actor > y+3
 order: r > q+1
 order: y_to_trainer > lp_to_trainer
@@ -197,7 +201,8 @@ back-pressure: every_25/heldout_acc > y_to_trainer+3, lp_to_trainer+3, r_to_trai
 resource rollout: q, y #
 resource rollout to trainer: y_to_trainer #, lp_to_trainer, r_to_trainer
 resource checkers: r #
-resource trainer: adv, lp_ref #, prox, w, pg, kl, actor, every_20/publish, every_20/aime
+resource trainer: adv, lp_ref #, prox, w, pg, kl, actor
+resource trainer: every_20/publish_actor_to_trainer, every_20/aime
 resource trainer to rollout: publish_actor
 data: q > y 1/8
 data: y # > y_to_trainer #, r #
@@ -213,13 +218,13 @@ data: adv > pg
 data: lp_ref 8/8 > kl
 data: pg > actor
 data: kl > actor
-data: actor > publish_actor, every_20/publish
-data: every_20/publish > every_20/aime
-state: q > q+1, every_20/publish
+data: actor > publish_actor, every_20/publish_actor_to_trainer
+data: every_20/publish_actor_to_trainer > every_20/aime
+state: q > q+1, every_20/publish_actor_to_trainer
 state: y 8/8 > publish_actor
 state: prox > actor
 state: actor > prox+1, actor+1
-state: publish_actor > actor+1, every_20/publish
+state: publish_actor > actor+1, every_20/publish_actor_to_trainer
 staleness: publish_actor > y 1/8+3
 order: y # > y next
 order: y 8/8 > q+1
