@@ -1,24 +1,25 @@
-"""From a placed pipeline and a cluster to seconds, bytes and dollars."""
+"""From a scheduled pipeline and a cluster to seconds, bytes and dollars."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
-from rpeg.cost.estimate import Cost, Estimate, PoolMemory, PoolUse, StageEstimate, TaskSpan
+from rpeg.cost.estimate import Cost, Estimate, PoolMemory, PoolUse, StageEstimate
 from rpeg.cost.period.build import task_graph
 from rpeg.cost.period.graph import TaskGraph
 from rpeg.cost.period.steady import Steady, steady
 from rpeg.cost.platform import Platform
-from rpeg.cost.profiles.footprint import QUANTILES, Footprint, footprint, host_bytes
+from rpeg.cost.profiles.footprint import QUANTILES, footprint, host_footprint
 from rpeg.cost.profiles.profiling import profiles, trained_rows
 from rpeg.cost.profiles.setting import Inputs, Setting
-from rpeg.cost.profiles.tasks import Priced, priced
+from rpeg.cost.profiles.stage import Profile
+from rpeg.cost.profiles.tasks import Priced, apart, priced
+from rpeg.cost.profiles.timeline import Moment, moments, over_time, peak
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.ops.updates import UpdateOp
-from rpeg.ir.rsched import label_of
 
 HOUR_S = 3600.0
 
@@ -37,7 +38,8 @@ def estimate(
     """
     pipeline = next(op for op in module.ops if isinstance(op, PipelineOp))
     setting = Setting.of(pipeline, platform, inputs or Inputs())
-    graph = step_graph(setting)
+    table = profiles(setting)
+    graph = _graph(setting, table)
     state = steady(graph)
     gpus = sum(setting.pools.values())
     return Estimate(
@@ -50,7 +52,7 @@ def estimate(
         bounds=state.bounds,
         critical_cycle=state.critical_cycle,
         critical_distance=state.critical_distance,
-        stages=tuple(_stage(stage, setting) for stage in priced(setting) if stage.profile.seconds),
+        stages=tuple(_stage(stage, setting) for stage in priced(table, setting)),
         tasks=state.spans,
         memory=tuple(_memory(setting, state)),
         pools=tuple(_uses(setting, graph, state.period_s)),
@@ -61,13 +63,11 @@ def estimate(
 
 def step_graph(setting: Setting) -> TaskGraph:
     """The tasks of a step, with the seconds of their profiles. Raises GraphError without L2."""
-    table = profiles(setting)
-    apart = {
-        label: cores.pool
-        for stage, cores in setting.checkers.items()
-        if stage in setting.stages and (label := label_of(setting.stages[stage])) is not None
-    }
-    return task_graph(setting.pipeline, lambda op: table[op].seconds, apart)
+    return _graph(setting, profiles(setting))
+
+
+def _graph(setting: Setting, table: Mapping[Operation, Profile]) -> TaskGraph:
+    return task_graph(setting.pipeline, lambda op: table[op].seconds, apart(setting))
 
 
 def _stage(stage: Priced, setting: Setting) -> StageEstimate:
@@ -125,58 +125,44 @@ def _tokens(setting: Setting) -> float:
 
 
 def _memory(setting: Setting, state: Steady) -> list[PoolMemory]:
-    return [
-        held
-        for pool in setting.pools
-        for name, share in QUANTILES.items()
-        for held in _pool_memory(setting, state, pool, name, share)
-    ]
+    found = []
+    for pool in setting.pools:
+        period = moments(state.spans, pool, state.period_s)
+        for quantile in QUANTILES:
+            if setting.platform.has_gpus:
+                found.append(_gpu(setting, pool, quantile, period))
+            found.append(_host(setting, pool, quantile, period))
+    return found
 
 
-def _pool_memory(
-    setting: Setting, state: Steady, pool: str, quantile: str, share: float
-) -> list[PoolMemory]:
-    held = footprint(setting, pool, share)
-    spans = [span for span in state.spans if span.resource == pool]
-    at = held.peak_stage
-    gpu = PoolMemory(
+def _gpu(setting: Setting, pool: str, quantile: str, period: Sequence[Moment]) -> PoolMemory:
+    held = footprint(setting, pool, QUANTILES[quantile])
+    at = peak(held, period)
+    terms = held.terms(at.stages)
+    return PoolMemory(
         pool=pool,
         kind="gpu",
-        capacity_bytes=setting.platform.memory_bytes,
-        peak_bytes=held.total(at),
+        capacity_bytes=setting.machine.memory_bytes,
+        peak_bytes=sum(terms.values()),
         quantile=quantile,
-        at_stage=at,
-        terms=held.terms(at),
-        timeline=_timeline(held, spans, state.period_s),
+        at_stage=at.running,
+        terms=terms,
+        timeline=tuple(over_time(held, period)),
     )
-    return [gpu, _host(setting, pool, quantile)]
 
 
-def _host(setting: Setting, pool: str, quantile: str) -> PoolMemory:
-    """The same over the whole step: what lies on a host stays there."""
-    terms = host_bytes(setting, pool)
-    total = sum(terms.values())
+def _host(setting: Setting, pool: str, quantile: str, period: Sequence[Moment]) -> PoolMemory:
+    """Of one node: what its GPUs keep there; without GPUs all that its processes hold."""
+    held = host_footprint(setting, pool, QUANTILES[quantile])
+    at = peak(held, period)
+    terms = held.terms(at.stages)
     return PoolMemory(
         pool=pool,
         kind="host",
         capacity_bytes=setting.machine.host_memory_bytes,
-        peak_bytes=total,
+        peak_bytes=sum(terms.values()),
         quantile=quantile,
-        at_stage=None,
+        at_stage=at.running,
         terms=terms,
-        timeline=((0.0, total),),
+        timeline=tuple(over_time(held, period)),
     )
-
-
-def _timeline(
-    held: Footprint, spans: Sequence[TaskSpan], period_s: float
-) -> tuple[tuple[float, float], ...]:
-    """Bytes from each moment on: while a stage of the pool runs, and between two."""
-    idle = held.total(None)
-    points: list[tuple[float, float]] = [(0.0, idle)]
-    ordered = sorted((s for s in spans if s.end_s > s.start_s), key=lambda span: span.start_s)
-    for span in ordered:
-        points.append((span.start_s, held.total(span.stage)))
-        points.append((span.end_s, idle))
-    kept = [one for one, after in pairwise(points) if after[0] > one[0]]
-    return (*kept, points[-1])

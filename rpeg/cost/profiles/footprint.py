@@ -6,12 +6,13 @@ what that stage needs: residency intervals are summed exactly, not the largest o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from rpeg.cost.generation import ENGINE_BYTES
 from rpeg.cost.profiles.layouts import bound_of, layout_of
 from rpeg.cost.profiles.moving import BUCKET
+from rpeg.cost.profiles.naming import title
 from rpeg.cost.profiles.profiling import held_out, trained_rows
 from rpeg.cost.profiles.residency import ALWAYS, HOST, residency_of
 from rpeg.cost.profiles.sampling import USUAL_MEMORY, Rollouts
@@ -20,7 +21,7 @@ from rpeg.cost.profiles.states import Passing, forward_pass, states, training_pa
 from rpeg.cost.profiles.workload import Rows
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.effects import EvalLossOp, EvalOp
-from rpeg.ir.ops.movement import clause_of, model_of, pool_of
+from rpeg.ir.ops.movement import PublishOp, clause_of, model_of, pool_of
 from rpeg.ir.ops.sampling import GenerateOp, LogprobOp, ScoreOp, ValuesOp
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.stages import stage_name
@@ -50,9 +51,9 @@ class Holding:
     during: frozenset[str] | None = None
     """Stages while which they are there; None: always."""
 
-    def at(self, stage: str | None) -> bool:
-        """Whether it is there while a stage runs, or between stages."""
-        return self.during is None or stage in self.during
+    def at(self, stages: Set[str]) -> bool:
+        """Whether it is there while these stages run; without any, between stages."""
+        return self.during is None or not self.during.isdisjoint(stages)
 
 
 @dataclass(frozen=True)
@@ -62,24 +63,23 @@ class Footprint:
     pool: str
     holdings: tuple[Holding, ...]
 
-    def terms(self, stage: str | None) -> dict[str, float]:
-        """Bytes by term while a stage runs, or between stages."""
+    def terms(self, stages: Set[str]) -> dict[str, float]:
+        """Bytes by term while these stages run; without any, between stages."""
         held = dict.fromkeys(TERMS, 0.0)
         for holding in self.holdings:
-            if holding.at(stage):
+            if holding.at(stages):
                 held[holding.term] += holding.bytes
         return held
 
-    def total(self, stage: str | None) -> float:
-        """Bytes while a stage runs, or between stages."""
-        return sum(self.terms(stage).values())
+    def total(self, stages: Set[str]) -> float:
+        """Bytes while these stages run; without any, between stages."""
+        return sum(held.bytes for held in self.holdings if held.at(stages))
 
     @property
-    def peak_stage(self) -> str | None:
-        """The stage that runs when most is held; None where most is held between stages."""
-        named = (sorted(held.during) for held in self.holdings if held.during)
-        names = dict.fromkeys(name for names in named for name in names)
-        return max((None, *names), key=self.total)
+    def peak(self) -> float:
+        """The most that is held if stages follow one another."""
+        names = {name for held in self.holdings for name in held.during or ()}
+        return max(self.total(stages) for stages in (frozenset[str](), *({n} for n in names)))
 
     def with_more(self, *more: Holding) -> Footprint:
         """The same with other holdings as well."""
@@ -188,12 +188,14 @@ def _engine(setting: Setting, op: RpegOp, using: Sequence[RpegOp]) -> Iterator[H
     yield Holding("reserved", ENGINE_BYTES, sampling)
     update = setting.trainer(model_of(op) or "")
     if update is not None:
-        yield Holding("buffers", 2.0 * _bucket(update), frozenset([publish_name(op)]))
+        yield Holding("buffers", 2.0 * _bucket(update), _publishes(setting, op))
 
 
-def publish_name(op: RpegOp) -> str:
-    """What the publish to a stage's pool is called."""
-    return f"publish_{model_of(op)}"
+def _publishes(setting: Setting, reader: RpegOp) -> frozenset[str]:
+    """What brings new weights to the pool of a stage that samples."""
+    found = (op for op in setting.pipeline.walk() if isinstance(op, PublishOp))
+    there = (op for op in found if model_of(op) == model_of(reader))
+    return frozenset(title(op) for op in there if pool_of(op) == pool_of(reader))
 
 
 def _bucket(update: UpdateOp) -> float:
@@ -211,7 +213,7 @@ def _cache(setting: Setting, op: RpegOp, held: Footprint, share: float) -> Holdi
     weights = rollouts.weights(machine) + ENGINE_BYTES
     if rollouts.memory is not None and not rollouts.embedded:
         return Holding("kv", max(rollouts.memory * machine.memory_bytes - weights, 0.0), during)
-    left = MARGIN * machine.memory_bytes - (held.total(name) - weights)
+    left = MARGIN * machine.memory_bytes - (held.total({name}) - weights)
     usable = min(left / machine.memory_bytes, USUAL_MEMORY)
     engine = replace(setting.assumptions.sampling, utilization=max(usable, 0.0))
     rows = _rows(op, setting)
@@ -227,22 +229,31 @@ def _rollouts(setting: Setting, op: RpegOp) -> Rollouts:
 # ---- hosts
 
 
-def host_bytes(setting: Setting, pool: str) -> dict[str, float]:
-    """Bytes by term in the memory of one node's host: what a plan keeps there, and rows."""
+def host_footprint(setting: Setting, pool: str, share: float) -> Footprint:
+    """Of the host of one node: what a plan keeps there for its GPUs, and the rows of a step. What
+    has no GPUs has everything there.
+    """
     per_node = min(setting.platform.processes_per_node, setting.pools[pool])
-    found = dict.fromkeys(TERMS, 0.0)
+    nodes = max(setting.pools[pool] / per_node, 1.0)
     on = _on(setting, pool)
+    rows = Holding("buffers", sum(_row_bytes(op, setting) for op in on) / nodes)
+    if setting.platform.has_gpus:
+        return Footprint(pool, (rows, *_offloaded(setting, on, per_node)))
+    of_one = footprint(setting, pool, share).holdings
+    each = (replace(held, bytes=per_node * held.bytes) for held in of_one)
+    return Footprint(pool, (rows, *each))
+
+
+def _offloaded(setting: Setting, on: Sequence[RpegOp], per_node: int) -> Iterator[Holding]:
+    """Pinned memory stays a host's, whether or not a GPU has a copy of it."""
     for name in dict.fromkeys(model_of(op) for op in on if _passes(op)):
         using = [op for op in on if _passes(op) and model_of(op) == name]
         trainer = next((op for op in using if isinstance(op, UpdateOp)), using[0])
         held, resid = states(setting.models[name or ""], layout_of(trainer)), residency_of(using[0])
         if resid.comes_from_host:
-            found["weights"] += per_node * held.weights
+            yield Holding("weights", per_node * held.weights)
         if resid.opt == HOST and isinstance(trainer, UpdateOp):
-            found["optimizer"] += per_node * held.optimizer
-    nodes = max(setting.pools[pool] / per_node, 1.0)
-    found["buffers"] = sum(_row_bytes(op, setting) for op in on) / nodes
-    return found
+            yield Holding("optimizer", per_node * held.optimizer)
 
 
 def _row_bytes(op: RpegOp, setting: Setting) -> float:

@@ -169,18 +169,11 @@ def _judged(op: ScoreOp, judge_name: str, rows: Rows, setting: Setting) -> Profi
 
 
 def _verified(op: ScoreOp, verifier: str, rows: Rows, setting: Setting) -> Profile:
-    """A pool of cores of its own works while responses come, if the plan streams them."""
+    """By the cores of a pool of their own, or one for each process."""
     each = setting.workload.verdict(verifier, timeout_of(setting.pipeline, verifier))
     apart = setting.checkers.get(stage_name(op))
     workers = apart.number if apart is not None else setting.pools.get(pool_of(op) or "", 1)
-    streamed = apart is not None and clause_of(op, "stream") is not None
-    return judge(rows.number, each, workers, _sampling_s(op, setting) if streamed else 0.0)
-
-
-def _sampling_s(op: ScoreOp, setting: Setting) -> float:
-    """Seconds in which the responses that a stage scores are sampled."""
-    maker = op.trajectories.owner
-    return _bare(maker, setting).seconds if isinstance(maker, GenerateOp) else 0.0
+    return judge(rows.number, each, workers)
 
 
 def _published(op: PublishOp, setting: Setting) -> Profile:

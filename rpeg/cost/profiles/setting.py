@@ -19,7 +19,7 @@ from rpeg.cost.profiles.workload import Workload
 from rpeg.cost.rl import REST, REST_SHARED
 from rpeg.cost.training import Software
 from rpeg.cost.validation.eras import chosen, shipped_eras
-from rpeg.cost.validation.rl_step import SEQUENCE_S
+from rpeg.cost.validation.rl_step import SEQUENCE_S, software
 from rpeg.ir.base import RpegOp
 from rpeg.ir.declared import step_of
 from rpeg.ir.ops.declare import PipelineOp
@@ -56,7 +56,7 @@ class Assumptions:
             return cls(Software(era.slowdown, era.second), Engine(), 0.0, 0.0)
         era = chosen(eras, "rl_step", FRAMEWORK)
         engine = Engine(slowdown=era.slowdown, sequence_s=SEQUENCE_S, step_s=era.second)
-        return cls(Software(era.slowdown), engine)
+        return cls(software(era.slowdown), engine)
 
     @classmethod
     def measured(cls) -> Assumptions:

@@ -10,8 +10,9 @@ from xdsl.dialects.builtin import ModuleOp
 from rpeg.cost.estimate import Estimate
 from rpeg.cost.estimating import estimate
 from rpeg.cost.platform import load_platform
-from rpeg.cost.profiles.setting import Inputs
+from rpeg.cost.profiles.setting import Inputs, checkers_of
 from rpeg.frontend import load
+from rpeg.ir.ops.plan import PlanOp
 from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass
 from rpeg.passes.rpeg_schedule import RpegSchedulePass
 
@@ -27,8 +28,12 @@ def placed(text: str, plan: str) -> ModuleOp:
     return module
 
 
-def priced(text: str, plan: str, cluster: str, inputs: Inputs | None = None) -> Estimate:
-    """What a text's pipeline costs under one of its plans."""
+def priced(text: str, plan: str, cluster: str) -> Estimate:
+    """What a text's pipeline costs under one of its plans, its verifiers where the plan says."""
+    loaded = load(text, "test.rpeg").module
+    assert loaded is not None
+    plans = {op.title: op for op in loaded.walk() if isinstance(op, PlanOp)}
+    inputs = Inputs(checkers=checkers_of(plans[plan]))
     return estimate(placed(text, plan), load_platform(cluster), inputs, plan=plan)
 
 
