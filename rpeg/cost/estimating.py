@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
 
 from rpeg.cost.estimate import Cost, Estimate, PoolMemory, PoolUse, StageEstimate
 from rpeg.cost.period.build import task_graph
@@ -15,7 +14,6 @@ from rpeg.cost.platform import Platform
 from rpeg.cost.profiles.footprint import QUANTILES, footprint, host_footprint
 from rpeg.cost.profiles.profiling import profiles, trained_rows
 from rpeg.cost.profiles.setting import Inputs, Setting
-from rpeg.cost.profiles.stage import Profile
 from rpeg.cost.profiles.tasks import Priced, apart, priced
 from rpeg.cost.profiles.timeline import Moment, moments, over_time, peak
 from rpeg.ir.ops.declare import PipelineOp
@@ -38,21 +36,24 @@ def estimate(
     """
     pipeline = next(op for op in module.ops if isinstance(op, PipelineOp))
     setting = Setting.of(pipeline, platform, inputs or Inputs())
-    table = profiles(setting)
-    graph = _graph(setting, table)
+    return estimate_of(setting, step_graph(setting), plan)
+
+
+def estimate_of(setting: Setting, graph: TaskGraph, plan: str) -> Estimate:
+    """The same, once the tasks of its step are known. Raises Deadlock."""
     state = steady(graph)
     gpus = sum(setting.pools.values())
     return Estimate(
-        pipeline=pipeline.title,
+        pipeline=setting.pipeline.title,
         plan=plan,
-        cluster=platform.cluster.name,
+        cluster=setting.platform.cluster.name,
         gpus=gpus,
         period_s=state.period_s,
         latency_s=state.latency_s,
         bounds=state.bounds,
         critical_cycle=state.critical_cycle,
         critical_distance=state.critical_distance,
-        stages=tuple(_stage(stage, setting) for stage in priced(table, setting)),
+        stages=tuple(_stage(stage, setting) for stage in priced(profiles(setting), setting)),
         tasks=state.spans,
         memory=tuple(_memory(setting, state)),
         pools=tuple(_uses(setting, graph, state.period_s)),
@@ -63,10 +64,7 @@ def estimate(
 
 def step_graph(setting: Setting) -> TaskGraph:
     """The tasks of a step, with the seconds of their profiles. Raises GraphError without L2."""
-    return _graph(setting, profiles(setting))
-
-
-def _graph(setting: Setting, table: Mapping[Operation, Profile]) -> TaskGraph:
+    table = profiles(setting)
     return task_graph(setting.pipeline, lambda op: table[op].seconds, apart(setting))
 
 

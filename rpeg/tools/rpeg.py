@@ -15,7 +15,7 @@ from rpeg.tools.console import Failure, Reported
 
 COMMANDS = (
     *("run", "check", "compile", "launch", "verify", "fmt", "diff"),
-    *("rollouts", "report", "generate", "eval", "export", "validate-model"),
+    *("rollouts", "report", "generate", "eval", "export", "explain", "validate-model"),
     *("calibrate", "trace"),
 )
 """Each is a module of rpeg.tools.commands, with underscores for dashes."""

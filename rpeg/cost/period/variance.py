@@ -15,7 +15,7 @@ from rpeg.cost.arrays import Array
 from rpeg.cost.period import cycles
 from rpeg.cost.period.graph import Task, TaskGraph
 
-STEPS = 200
+STEPS = 100
 REPLICATIONS = 64
 
 

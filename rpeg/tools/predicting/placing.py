@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from rpeg.cost.profiles.setting import Cores, checkers_of
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.rsched import SequenceOp
 from rpeg.ir.rules.verify import diagnose
@@ -30,17 +31,23 @@ class Placed:
     module: ModuleOp
     cluster: str
     plan: str
+    checkers: Mapping[str, Cores]
+    """The stages that pools of cores run, by name."""
 
     @property
     def pipeline(self) -> PipelineOp:
         """The module's only one."""
         return next(pipelines(self.module))
 
+    def scheduled(self) -> PipelineOp:
+        """The same at L2. Raises DiagnosticsError if tasks wait for each other."""
+        module = self.module.clone()
+        _run(module, passes_of("rpeg-schedule"), self.source)
+        return next(pipelines(module))
+
     def orders(self) -> dict[str, tuple[str, ...]]:
         """The tasks of each pool in order. Raises DiagnosticsError if some wait for each other."""
-        scheduled = self.module.clone()
-        _run(scheduled, passes_of("rpeg-schedule"), self.source)
-        found = (op for op in scheduled.walk() if isinstance(op, SequenceOp))
+        found = (op for op in self.scheduled().walk() if isinstance(op, SequenceOp))
         return {symbol_text(op.pool): tuple(op.labels) for op in found}
 
 
@@ -67,11 +74,11 @@ def placed(module: ModuleOp, sources: Sources, source: Source, target: Target) -
     problems = diagnose(module, sources, names=False)
     if has_errors(problems):
         raise DiagnosticsError(problems)
-    name = chosen.plan.title
+    name, checkers = chosen.plan.title, checkers_of(chosen.plan)
     _run(module, passes_of(SIMPLIFY), source)
     _run(module, [RpegAnnotateParallelismPass(plan=name)], source)
     _run(module, passes_of("rpeg-fuse-inference"), source)
-    return Placed(source, module, chosen.cluster, name)
+    return Placed(source, module, chosen.cluster, name, checkers)
 
 
 def _run(module: ModuleOp, passes: Sequence[ModulePass], source: Source) -> None:

@@ -7,23 +7,31 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rpeg.cost.estimate import Estimate, StageEstimate
+from rpeg.cost.period.cycles import critical_cycle
 from rpeg.cost.period.graph import Why
-from rpeg.cost.period.reasons import Change, Hop
+from rpeg.cost.period.reasons import VISIBLE, Change, Hop, hops, what_if
+from rpeg.cost.period.variance import expected_period
+from rpeg.cost.profiles.variation import spreads
+from rpeg.tools.predicting.estimates import Predicted
 
 BECAUSE: dict[Why, str] = {
-    "data": "needs its results",
-    "state": "needs the state that it leaves",
-    "order": "runs behind it",
-    "staleness": "needs weights that new",
-    "back-pressure": "needs room in a channel",
+    "data": "reads what it makes",
+    "state": "goes on from the state that it leaves",
+    "order": "next on the same resource",
+    "staleness": "waits for new weights",
+    "back-pressure": "waits for room in a channel",
 }
 """Why a task waits for the one before it on the cycle."""
+OVERWRITES = "replaces the state that it reads"
+"""Why one waits for another of the same step for the sake of a state."""
 BOUNDS = {
     "load": "work of the busiest resource",
     "cycle": "cycles of data and weights",
     "head_body_tail": "head, work and tail of a resource",
 }
 CAUSES = ("compute", "memory", "communication", "overhead")
+HEADS = {"communication": "network"}
+"""Of columns, where a cause's name is too long."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +63,8 @@ class Explanation:
         gpus = f", {it.gpus} GPUs" if it.gpus else ""
         yield f"{it.pipeline}: plan {it.plan} on {it.cluster}{gpus}"
         yield f"{_seconds(it.period_s)}  a step, in the steady state"
-        if self.varied_s > it.period_s:
-            more = self.varied_s / it.period_s - 1
+        more = self.varied_s / it.period_s - 1 if it.period_s else 0.0
+        if more > VISIBLE:
             yield f"{_seconds(self.varied_s)}  with lengths as they vary ({more:+.1%})"
         yield f"{_seconds(it.latency_s)}  from the first task of a step to its last"
         if it.cost.usd_per_step is not None:
@@ -82,12 +90,12 @@ class Explanation:
         stages = self.estimate.stages
         wide = max([5, *(len(stage.stage) for stage in stages)])
         pool = max([4, *(len(stage.pool) for stage in stages)])
-        causes = " ".join(f"{cause[:10]:>10}" for cause in (*CAUSES, "other"))
+        causes = " ".join(f"{HEADS.get(cause, cause):>10}" for cause in (*CAUSES, "other"))
         yield f"\n{'stage':{wide}}  {'pool':{pool}}  {'seconds':>10} {causes}    MFU    MBU"
         for stage in stages:
-            parts = " ".join(f"{part:10.3f}" for part in _parts(stage))
+            parts = " ".join(f"{part:10.4g}" for part in _parts(stage))
             name = f"{stage.stage:{wide}}  {stage.pool:{pool}}"
-            yield f"{name}  {stage.seconds:10.3f} {parts} {stage.mfu:6.1%} {stage.mbu:6.1%}"
+            yield f"{name}  {stage.seconds:10.4g} {parts} {stage.mfu:6.1%} {stage.mbu:6.1%}"
 
     def _what_if(self) -> Iterator[str]:
         if self.changes:
@@ -102,10 +110,22 @@ class Explanation:
         yield from (f"  {note}" for note in self.estimate.notes)
 
 
+def explanation(found: Predicted) -> Explanation:
+    """The reasons for a predicted period."""
+    cycle = critical_cycle(found.graph)
+    return Explanation(
+        found.estimate,
+        hops(cycle) if cycle is not None else (),
+        what_if(found.graph),
+        expected_period(found.graph, spreads(found.setting)),
+    )
+
+
 def _because(hop: Hop, previous: str) -> str:
     """What a hop waits for."""
     of = f"of {hop.steps} steps before" if hop.steps > 1 else "of the step before"
-    return f"behind {previous}" + (f" {of}" if hop.steps else "") + f": {BECAUSE[hop.why]}"
+    why = OVERWRITES if hop.why == "state" and not hop.steps else BECAUSE[hop.why]
+    return f"behind {previous}" + (f" {of}" if hop.steps else "") + f": {why}"
 
 
 def _parts(stage: StageEstimate) -> Iterator[float]:

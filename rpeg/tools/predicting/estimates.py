@@ -1,0 +1,72 @@
+"""From the command line to an estimate: what `explain`, `simulate`, `report` and `check` share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.ir import Operation
+
+from rpeg.cost.estimate import Estimate
+from rpeg.cost.estimating import estimate_of, step_graph
+from rpeg.cost.period.cycles import Deadlock
+from rpeg.cost.period.graph import TaskGraph
+from rpeg.cost.platform import Platform, load_platform
+from rpeg.cost.profiles.setting import Inputs, Setting
+from rpeg.cost.profiles.shapes import ShapeError
+from rpeg.ir.clusters import ClusterError
+from rpeg.ir.text.diagnostics import Diagnostic, DiagnosticsError
+from rpeg.ir.text.sources import position_of
+from rpeg.tools.console import Failure, Source, report
+from rpeg.tools.predicting.arguments import Target
+from rpeg.tools.predicting.placing import Placed, place
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A pipeline of a file under a plan, and what it costs."""
+
+    placed: Placed
+    setting: Setting
+    graph: TaskGraph
+    """The tasks of a step."""
+    estimate: Estimate
+
+
+def predict(source: Source, target: Target) -> Predicted:
+    """What the one pipeline of a file costs where `target` says. Raises Failure."""
+    there = place(source, target)
+    try:
+        return predicted(there, target)
+    except DiagnosticsError as error:
+        report(error.diagnostics, source)
+        raise
+
+
+def predicted(there: Placed, target: Target) -> Predicted:
+    """What a placed pipeline costs.
+
+    Raises:
+        Failure: nothing tells how fast the cluster is.
+        DiagnosticsError: the shape of a model isn't known, or tasks wait for each other.
+    """
+    scheduled = there.scheduled()
+    inputs = Inputs(there.source.folder, target.architectures, there.checkers)
+    try:
+        setting = Setting.of(scheduled, _platform(there.cluster), inputs)
+        graph = step_graph(setting)
+        return Predicted(there, setting, graph, estimate_of(setting, graph, there.plan))
+    except ShapeError as error:
+        raise _at(error.op, error.message, there.source) from error
+    except Deadlock as error:
+        raise _at(scheduled, str(error), there.source) from error
+
+
+def _platform(cluster: str) -> Platform:
+    try:
+        return load_platform(cluster)
+    except ClusterError as error:
+        raise Failure(str(error)) from None
+
+
+def _at(op: Operation, message: str, source: Source) -> DiagnosticsError:
+    return DiagnosticsError([Diagnostic(position_of(op), message, "error", source.name)])
