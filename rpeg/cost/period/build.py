@@ -16,7 +16,7 @@ from itertools import pairwise
 from xdsl.ir import Operation
 
 from rpeg.cost.period.chunks import Chunks
-from rpeg.cost.period.graph import Edge, Task, TaskGraph, Why
+from rpeg.cost.period.graph import Edge, Task, TaskGraph
 from rpeg.cost.period.orders import back_pressure, resource_orders
 from rpeg.cost.period.schedule import Schedule, overlapping
 from rpeg.ir.base import RpegOp
@@ -53,7 +53,7 @@ def task_graph(
         for label, op in schedule.tasks.items()
     }
     edges = [
-        *_within(chains, chunks),
+        *_within(chains),
         *_dependences(schedule, chains, chunks),
         *resource_orders(schedule, chains, chunks),
         *back_pressure(schedule, chains),
@@ -132,12 +132,11 @@ def _stage(op: Operation, otherwise: str) -> str:
 # ---- edges
 
 
-def _within(chains: Chains, chunks: Chunks) -> Iterator[Edge]:
-    """Of a task's parts, one after the other; chunks have an order only."""
-    for label, chain in chains.items():
-        why: Why = "order" if chunks.number(label) == len(chain) else "data"
+def _within(chains: Chains) -> Iterator[Edge]:
+    """Of a task's parts, one after the other: who needs the last one needs all."""
+    for chain in chains.values():
         for before, after in pairwise(chain):
-            yield Edge(before.name, after.name, 0, why)
+            yield Edge(before.name, after.name)
 
 
 def _dependences(schedule: Schedule, chains: Chains, chunks: Chunks) -> Iterator[Edge]:

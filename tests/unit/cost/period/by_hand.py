@@ -226,15 +226,15 @@ state: prox > actor
 state: actor > prox+1, actor+1
 state: publish_actor > actor+1, every_20/publish_actor_to_trainer
 staleness: publish_actor > y 1/8+3
-order: y # > y next
+data: y # > y next
 order: y 8/8 > q+1
-order: r # > r next
+data: r # > r next
 order: r 8/8 > r 1/8+1
-order: y_to_trainer # > y_to_trainer next
+data: y_to_trainer # > y_to_trainer next
 order: y_to_trainer 8/8 > lp_to_trainer
 order: lp_to_trainer > r_to_trainer
 order: r_to_trainer > y_to_trainer 1/8+1
-order: lp_ref # > lp_ref next
+data: lp_ref # > lp_ref next
 order: lp_ref 8/8 > adv
 order: adv > prox
 order: pg > kl

@@ -1,0 +1,81 @@
+"""`rpeg explain`: figures that agree with each other, and what can't be predicted."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.tools.commands import Shell
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+PPO = str(EXAMPLES / "ppo_critic.rpeg")
+ASYNC = str(EXAMPLES / "async_grpo_alps64.rpeg")
+
+
+def figures(shell: Shell, *words: str) -> dict[str, object]:
+    done = shell("explain", *words, "--json")
+    assert (done.code, done.err) == (0, "")
+    found: dict[str, object] = json.loads(done.out)
+    return found
+
+
+def test_a_synchronous_step_waits_for_all_of_itself(shell: Shell) -> None:
+    found = figures(shell, PPO, "--plan", "node")
+    hops = found["critical_hops"]
+    assert isinstance(hops, list)
+    assert [hop["task"] for hop in hops] == [
+        *("y", "r", "lp_old", "lp_ref", "v", "critic", "every_1/actor", "publish_actor"),
+    ]
+    assert sum(hop["seconds"] for hop in hops) == pytest.approx(found["period_s"])
+    assert sum(hop["steps"] for hop in hops) == found["critical_distance"] == 1
+    changes = found["what_if"]
+    assert isinstance(changes, list)
+    saved = {change["what"]: found["period_s"] - change["period_s"] for change in changes}  # type: ignore[operator]
+    assert saved["`y` takes a tenth less"] == pytest.approx(hops[0]["seconds"] / 10)
+
+
+def test_pools_of_their_own_wait_for_the_slower_one(shell: Shell) -> None:
+    done = shell("explain", ASYNC, "--cluster", "alps-64")
+    assert done.code == 0
+    assert "async_grpo: plan alps64 on alps-64, 256 GPUs\n" in done.out
+    assert "behind y of the step before: next on the same resource\n" in done.out
+    assert "no line `expect aime24`" in done.out
+
+
+def test_without_a_window_pools_wait_for_each_other(shell: Shell, tmp_path: Path) -> None:
+    text = Path(ASYNC).read_text(encoding="utf-8")
+    for old, new in (("@[i-$staleness..i]", "@i"), (" bound=strict, overflow=drop,", "")):
+        text = text.replace(old, new)
+    (tmp_path / "sync.rpeg").write_text(text.replace("  param staleness = 2\n", ""))
+    found = figures(shell, str(tmp_path / "sync.rpeg"), "--plan", "alps64")
+    hops = found["critical_hops"]
+    assert isinstance(hops, list)
+    assert (hops[0]["task"], hops[0]["why"]) == ("y", "staleness")
+    assert {hop["resource"] for hop in hops} >= {"rollout", "trainer"}
+    changes = found["what_if"]
+    assert isinstance(changes, list)
+    assert changes[0]["what"] == "weights may be one step older"
+
+
+def test_times_vary_where_no_cap_holds_them(shell: Shell, tmp_path: Path) -> None:
+    text = Path(PPO).read_text(encoding="utf-8")
+    free = tmp_path / "free.rpeg"
+    free.write_text(
+        text.replace("max_tokens=1024", "max_tokens=8192").replace("cap=1024", "cap=8192")
+    )
+    found = figures(shell, str(free), "--plan", "node")
+    assert found["varied_period_s"] != found["period_s"]
+    capped = figures(shell, PPO, "--plan", "node")
+    assert capped["varied_period_s"] == pytest.approx(capped["period_s"])
+
+
+def test_what_cannot_be_predicted(shell: Shell) -> None:
+    slow = shell("explain", str(EXAMPLES / "async_two_pools.rpeg"), "--plan", "two")
+    assert slow.code == 1
+    assert "rpeg calibrate" in slow.err
+    text = Path(PPO).read_text(encoding="utf-8").replace("hf:Qwen/Qwen2.5-7B-Instruct", "models/x")
+    shell.write(text=text)
+    unknown = shell("explain", "p.rpeg", "--plan", "node")
+    assert unknown.code == 1
+    assert unknown.err.startswith("p.rpeg:")
+    assert shell("explain", "p.mlir").code != 0
