@@ -11,8 +11,9 @@ from statistics import NormalDist
 from typing import Protocol
 
 import numpy as np
+from numpy.random import Generator
 
-from rpeg.cost.arrays import Array
+from rpeg.cost.arrays import Array, smaller
 
 GRID = 512
 
@@ -36,6 +37,10 @@ class Distribution(Protocol):
 
     def quantile(self, share: float) -> float:
         """What so large a share does not exceed."""
+        ...
+
+    def drawn(self, number: int, rng: Generator) -> Array:
+        """So many independent ones."""
         ...
 
 
@@ -71,6 +76,12 @@ class Lengths:
         variance = math.log1p(self.spread**2)
         middle = math.log(self.mean) - variance / 2.0
         return min(math.exp(NormalDist(middle, math.sqrt(variance)).inv_cdf(share)), self.cap)
+
+    def drawn(self, number: int, rng: Generator) -> Array:
+        """So many independent ones."""
+        variance = math.log1p(self.spread**2)
+        middle = math.log(self.mean) - variance / 2.0
+        return smaller(rng.lognormal(middle, math.sqrt(variance), number), self.cap)
 
     def _grid(self) -> tuple[Array, float]:
         """Midpoints from 0 to the cap, and how far apart they are."""
@@ -111,3 +122,7 @@ class Listed:
     def quantile(self, share: float) -> float:
         """What so large a share does not exceed."""
         return float(np.quantile(self.values, min(share, 1.0)))
+
+    def drawn(self, number: int, rng: Generator) -> Array:
+        """So many independent ones."""
+        return rng.choice(self.values, number)

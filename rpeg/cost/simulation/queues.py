@@ -10,12 +10,11 @@ import numpy as np
 from rpeg.cost.arrays import Array
 
 
-def served(arrivals: Sequence[float], seconds: Sequence[float], workers: int) -> Array:
-    """When each job is done; they come in any order and run for so long each."""
-    done = np.zeros(len(arrivals))
-    free = [min(arrivals, default=0.0)] * workers
-    for job in np.argsort(arrivals, kind="stable"):
-        start = max(float(arrivals[job]), heapq.heappop(free))
-        done[job] = start + seconds[job]
-        heapq.heappush(free, float(done[job]))
+def served(seconds: Sequence[float], workers: int) -> Array:
+    """When each job is done; all wait from the start, in order, and run for so long each."""
+    free = [0.0] * workers
+    done = np.zeros(len(seconds))
+    for job, taken in enumerate(seconds):
+        done[job] = free[0] + taken
+        heapq.heapreplace(free, float(done[job]))
     return done

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from rpeg.cost.period.cycles import period
+from rpeg.cost.period.graph import Task
 from rpeg.cost.simulation.run import Run
 from rpeg.cost.simulation.versions import Lags, lags
 from rpeg.cost.simulation.waiting import Occupation, occupations
 
 
 @dataclass(frozen=True)
-class TaskTimes:
-    """Seconds of a task: what the closed form expects, and over the steps that count."""
+class StageTimes:
+    """Seconds of a stage's tasks in one step: what the closed form expects, and of the steps that
+    count. What takes no time is left out.
+    """
 
-    task: str
-    stage: str | None
+    stage: str
     resource: str | None
     expected_s: float
     mean_s: float
@@ -42,7 +44,7 @@ class Simulated:
     closed_form_s: float
     at_means_s: float
     """The closed form of what tasks took on average in the simulation."""
-    tasks: tuple[TaskTimes, ...]
+    stages: tuple[StageTimes, ...]
     resources: Mapping[str, Occupation]
     lags: Mapping[str, Lags]
 
@@ -79,18 +81,23 @@ def summary(run: Run, seed: int) -> Simulated:
         run.latency,
         period(run.graph),
         period(run.means),
-        _tasks(run),
+        tuple(_stages(run)),
         occupations(run),
         lags(run),
     )
 
 
-def _tasks(run: Run) -> tuple[TaskTimes, ...]:
+def _stages(run: Run) -> Iterator[StageTimes]:
     took = (run.end - run.start)[:, run.warm :]
-    return tuple(
-        TaskTimes(
-            *(task.name, task.stage, task.resource, task.seconds),
-            *(float(row.mean()), float(row.std())),
-        )
-        for task, row in zip(run.graph.tasks, took, strict=True)
-    )
+    for (stage, resource), tasks in _by_stage(run).items():
+        each = took[[run.row(task.name) for task in tasks]].sum(axis=0)
+        expected = sum(task.seconds for task in tasks)
+        if expected > 0.0:
+            yield StageTimes(stage, resource, expected, float(each.mean()), float(each.std()))
+
+
+def _by_stage(run: Run) -> dict[tuple[str, str | None], list[Task]]:
+    found: dict[tuple[str, str | None], list[Task]] = {}
+    for task in run.graph.tasks:
+        found.setdefault((task.stage or task.name, task.resource), []).append(task)
+    return found

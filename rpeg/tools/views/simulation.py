@@ -1,0 +1,51 @@
+"""What `rpeg simulate` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rpeg.cost.simulation.result import Simulated, StageTimes
+from rpeg.cost.simulation.versions import Lags
+from rpeg.cost.simulation.waiting import Occupation
+
+
+def text(found: Simulated, title: str) -> str:
+    """The period beside the closed form, what tasks took, and what was waited for."""
+    head = f"{title}: {found.steps} steps after {found.warm} that fill it, seed {found.seed}\n"
+    parts = [head, *_period(found), *_stages(found.stages), *_resources(found.resources)]
+    return "\n".join([*parts, *_lags(found.lags)]) + "\n"
+
+
+def _period(found: Simulated) -> Iterator[str]:
+    yield f"a step, simulated    {found.period_s:10.2f} s  ± {found.error_s:.2f}"
+    yield f"closed form          {found.closed_form_s:10.2f} s  the gap is {found.gap:+.1%}:"
+    yield f"                     {found.of_tasks:+10.1%}    tasks take longer or shorter"
+    yield f"                     {found.of_waiting:+10.1%}    others wait for what varies"
+    yield f"from start to end    {found.latency_s:10.2f} s"
+
+
+def _stages(stages: tuple[StageTimes, ...]) -> Iterator[str]:
+    width = max([5, *(len(each.stage) for each in stages)])
+    yield f"\n{'stage':{width}}   expected s       mean s  deviation s  on"
+    for each in stages:
+        seconds = f"{each.expected_s:12.3f} {each.mean_s:12.3f} {each.deviation_s:12.3f}"
+        yield f"{each.stage:{width}} {seconds}  {each.resource or '-'}"
+
+
+def _resources(resources: Mapping[str, Occupation]) -> Iterator[str]:
+    width = max([8, *map(len, resources)])
+    yield f"\n{'resource':{width}}   busy  idle for"
+    for name, each in resources.items():
+        idle = ", ".join(f"{why} {share:.1%}" for why, share in _largest_first(each.idle))
+        yield f"{name:{width}} {each.busy:6.1%}  {idle or '-'}"
+
+
+def _largest_first(shares: Mapping[str, float]) -> list[tuple[str, float]]:
+    return sorted(shares.items(), key=lambda item: -item[1])
+
+
+def _lags(lags: Mapping[str, Lags]) -> Iterator[str]:
+    for task, each in lags.items():
+        total = sum(each.batches.values())
+        told = ", ".join(f"{lag} in {n / total:.0%}" for lag, n in each.batches.items())
+        yield f"\nweights that {task} starts with, in steps of age: {told} (at most {each.bound})"
