@@ -16,7 +16,7 @@ from rpeg.tools.console import Failure, Reported
 COMMANDS = (
     *("run", "check", "compile", "launch", "verify", "fmt", "diff"),
     *("rollouts", "report", "generate", "eval", "export", "explain", "validate-model"),
-    *("calibrate", "trace"),
+    *("calibrate", "trace", "simulate"),
 )
 """Each is a module of rpeg.tools.commands, with underscores for dashes."""
 

@@ -70,8 +70,8 @@ class Simulated:
         return table
 
 
-def summary(run: Run, seed: int) -> Simulated:
-    """What a run came to."""
+def summary(run: Run, seed: int, ahead: Mapping[str, int]) -> Simulated:
+    """What a run came to; `ahead` tells by label how many steps ahead of its turn a task runs."""
     return Simulated(
         run.steps - run.warm,
         run.warm,
@@ -83,7 +83,7 @@ def summary(run: Run, seed: int) -> Simulated:
         period(run.means),
         tuple(_stages(run)),
         occupations(run),
-        lags(run),
+        lags(run, ahead),
     )
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from rpeg.cost.simulation.result import Simulated, StageTimes
 from rpeg.cost.simulation.versions import Lags
 from rpeg.cost.simulation.waiting import Occupation
 
 
-def text(found: Simulated, title: str) -> str:
+def text(found: Simulated, title: str, notes: Sequence[str]) -> str:
     """The period beside the closed form, what tasks took, and what was waited for."""
     head = f"{title}: {found.steps} steps after {found.warm} that fill it, seed {found.seed}\n"
     parts = [head, *_period(found), *_stages(found.stages), *_resources(found.resources)]
-    return "\n".join([*parts, *_lags(found.lags)]) + "\n"
+    told = (f"\nassumed: {note}" for note in notes)
+    return "\n".join([*parts, *_lags(found.lags), *told]) + "\n"
 
 
 def _period(found: Simulated) -> Iterator[str]:

@@ -28,8 +28,11 @@ def test_a_full_buffer_is_the_reason() -> None:
 @pytest.mark.parametrize(("k", "batches"), [(0, {0: 20}), (1, {1: 20}), (4, {1: 20})])
 def test_batches_come_from_the_newest_weights_there(k: int, batches: dict[int, int]) -> None:
     """172 s from sampling to publishing, steps of 100 s: one step old, whatever is allowed."""
-    found = lags(simulate(disaggregated(k), 20, warm=20))["y"]
+    run = simulate(disaggregated(k), 20, warm=20)
+    found = lags(run, {})["y"]
     assert (found.bound, found.batches) == (k, batches)
+    ahead = lags(run, {"y": 2})["y"]
+    assert (ahead.bound, ahead.mean) == (k + 2, found.mean + 2)
 
 
 def test_trace_has_each_task_once_a_step_on_its_track() -> None:
