@@ -7,18 +7,14 @@ import json
 import sys
 from pathlib import Path
 
-from rpeg.cost.estimating import step_graph
-from rpeg.cost.period.cycles import Deadlock
 from rpeg.cost.period.schedule import Schedule
-from rpeg.cost.profiles.setting import Setting
-from rpeg.cost.simulation.result import summary
+from rpeg.cost.simulation.result import Simulated, summary
 from rpeg.cost.simulation.run import Run
 from rpeg.cost.simulation.simulating import simulated
 from rpeg.cost.simulation.trace import trace_events
 from rpeg.tools.console import OK, Failure, language_only, natural, positive, read
 from rpeg.tools.predicting.arguments import target, target_arguments
-from rpeg.tools.predicting.placing import place
-from rpeg.tools.predicting.pricing import scheduled_setting
+from rpeg.tools.predicting.estimates import Predicted, predict
 from rpeg.tools.views.simulation import text
 
 HELP = "simulate steps of a pipeline on a cluster: lengths vary, links are shared"
@@ -48,28 +44,22 @@ def run(options: argparse.Namespace) -> int:
     """Simulates, prints, writes."""
     source = read(options.file)
     language_only(source, "rpeg simulate")
-    where = target(options)
-    there = place(source, where)
-    setting = scheduled_setting(there, where)
-    ran = _ran(setting, options.steps, options.seed)
+    found = predict(source, target(options))
+    ran = simulated(found.graph, found.setting, options.steps, options.seed)
     if options.trace:
         _write_trace(ran, options.trace)
-    ahead, notes = Schedule.of(setting.pipeline).ahead, setting.workload.assumed
-    found = summary(ran, options.seed, ahead)
-    if options.json:
-        names = {"pipeline": there.pipeline.title, "plan": there.plan, "cluster": there.cluster}
-        print(json.dumps({**names, **found.to_json(), "notes": notes}, indent=2))
-    else:
-        title = f"{there.pipeline.title}, plan {there.plan} on {there.cluster}"
-        sys.stdout.write(text(found, title, notes))
+    _print(summary(ran, options.seed, Schedule.of(found.setting.pipeline).ahead), found, options)
     return OK
 
 
-def _ran(setting: Setting, steps: int, seed: int) -> Run:
-    try:
-        return simulated(step_graph(setting), setting, steps, seed)
-    except Deadlock as error:
-        raise Failure(str(error)) from None
+def _print(told: Simulated, found: Predicted, options: argparse.Namespace) -> None:
+    there, notes = found.placed, found.estimate.notes
+    if options.json:
+        names = {"pipeline": there.pipeline.title, "plan": there.plan, "cluster": there.cluster}
+        print(json.dumps({**names, **told.to_json(), "notes": notes}, indent=2))
+    else:
+        title = f"{there.pipeline.title}, plan {there.plan} on {there.cluster}"
+        sys.stdout.write(text(told, title, notes))
 
 
 def _write_trace(ran: Run, path: Path) -> None:
