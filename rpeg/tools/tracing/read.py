@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,14 @@ class Trace:
     """The second at which the first stage began."""
     stages: Mapping[str, Mapping[int, float]]
     """Seconds of work of each stage, by step, on the track where it took longest."""
+
+    def renamed(self, names: Mapping[str, str]) -> Trace:
+        """With other names for stages, where `names` has them; those that become one add up."""
+        stages: defaultdict[str, defaultdict[int, float]] = defaultdict(lambda: defaultdict(float))
+        for stage, by_step in self.stages.items():
+            for step, seconds in by_step.items():
+                stages[names.get(stage, stage)][step] += seconds
+        return replace(self, stages=stages)
 
 
 def read_trace(path: Path) -> Trace:

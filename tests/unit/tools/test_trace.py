@@ -117,6 +117,28 @@ def test_files_in_another_form(tmp_path: Path, text: str, why: str) -> None:
     assert str(error.value).startswith(f"{path}: {why}")
 
 
+def test_stages_by_the_names_of_a_run(shell: Shell) -> None:
+    predicted = [event("y", 1, 0, 2), event("actor", 1, 2, 1), event("lp_old", 1, 3, 1)]
+    measured = [event("generate", 1, 0, 4), event("update_actor", 1, 4, 3)]
+    write(shell.folder / "predicted.json", predicted)
+    write(shell.folder / "measured.json", measured)
+    words = ("trace", "diff", "predicted.json", "measured.json", "--of", "p.rpeg", "--json")
+    table = json.loads(shell(*words).out)
+    sides = {gap["name"]: (gap["predicted_s"], gap["measured_s"]) for gap in table["stages"]}
+    assert sides == {
+        "generate": (2.0, 4.0),
+        "update_actor": (1.0, 3.0),
+        "logprob_actor": (1.0, None),
+    }
+
+
+def test_stages_that_become_one_add_up(tmp_path: Path) -> None:
+    events = [event("y", 1, 0, 2), event("z", 1, 2, 1)]
+    trace = read_trace(write(tmp_path / "trace.json", events))
+    both = trace.renamed({"y": "generate", "z": "generate"})
+    assert both.stages == {"generate": {1: pytest.approx(3.0)}}
+
+
 def test_a_missing_file(shell: Shell) -> None:
     done = shell("trace", "diff", "none.json", "none.json")
     assert (done.code, done.err) == (1, "error: none.json: No such file or directory\n")
