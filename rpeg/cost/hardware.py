@@ -92,11 +92,9 @@ class Machine:
         return self.flops[self.usual] * self.attention_efficiency
 
 
-@cache
 def load_machine(name: str) -> Machine:
     """The machine `clusters/NAME.toml`, or of a path that ends in .toml. Raises FigureError."""
-    path = Path(name) if name.endswith(".toml") else _shipped(name)
-    return _machine(Figures.read(path, KEYS))
+    return _machine(Figures.read(Path(name), KEYS)) if name.endswith(".toml") else _shipped(name)
 
 
 def known_machines() -> tuple[str, ...]:
@@ -104,10 +102,11 @@ def known_machines() -> tuple[str, ...]:
     return tuple(name for name in known_clusters() if name != "cpu")
 
 
-def _shipped(name: str) -> Path:
+@cache
+def _shipped(name: str) -> Machine:
     if name not in known_machines():
         raise FigureError(f'no machine "{name}": known are {", ".join(known_machines())}')
-    return resource(f"clusters/{name}.toml")
+    return _machine(Figures.read(resource(f"clusters/{name}.toml"), KEYS))
 
 
 def _machine(file: Figures) -> Machine:

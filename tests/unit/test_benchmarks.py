@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from pytest import MonkeyPatch
+
+from rpeg.tools.calibrating.measured import Exchange, Measured, Timed
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -44,6 +48,51 @@ def test_both_opt_tools_print_the_same() -> None:
     result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     sides = [line.split()[0] for line in result.stdout.splitlines()]
     assert sides == ["rpeg-opt", "xdsl-opt", "ratio"] * 2
+
+
+def test_what_the_model_predicts_of_the_demo(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
+    """On a machine twice as fast, layouts take half as long, but for the verifier."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import model
+
+    shutil.copytree(BENCHMARKS.parent / "examples", tmp_path / "examples")
+    shape = BENCHMARKS.parent / "models" / "tiny-qwen3-digits"
+    text = (tmp_path / "examples" / "sort_digits.rpeg").read_text().replace("run:warmup/actor", "m")
+    (tmp_path / "examples" / "sort_digits.rpeg").write_text(text)
+    shutil.copytree(shape, tmp_path / "examples" / "m")
+    pipeline = model.with_lengths(tmp_path / "examples" / "sort_digits.rpeg", tmp_path / "examples")
+    for layout in ("dp1", "pp2"):
+        slow, fast = (
+            model.predict(pipeline, layout, model.write_cluster(tmp_path, core(factor)))[0]
+            for factor in (1.0, 0.5)
+        )
+        assert slow.notes == ()
+        seconds = {stage.stage: stage.seconds for stage in slow.stages}
+        assert set(seconds) == {"y", "r", "actor", "publish_actor"}
+        assert fast.period_s < 0.7 * slow.period_s
+        assert slow.period_s == pytest.approx(sum(seconds.values()), rel=1e-6)
+
+
+def core(factor: float) -> Measured:
+    """A core of 60 GFLOP/s, all of its times multiplied."""
+    collectives = [Exchange("all_reduce", 4.0 * 8**n, factor * 1e-4 * 2**n) for n in range(5, 9)]
+    return Measured(
+        device="a core",
+        backend="gloo",
+        processes=2,
+        gpus=0,
+        cores=2,
+        memory_bytes=8e9,
+        reserved_bytes=0.2e9,
+        host_bytes=16e9,
+        matmuls=tuple(
+            Timed(2.0 * side**3, factor * (2.0 * side**3 / 60e9 + 8e-6)) for side in (64, 128, 512)
+        ),
+        attention=(Timed(1e9, factor / 40),),
+        streams=(Timed(1e9, factor / 10),),
+        host_copies=(Timed(1e9, factor / 5),),
+        collectives=tuple(collectives),
+    )
 
 
 @pytest.mark.slow

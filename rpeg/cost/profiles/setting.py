@@ -48,6 +48,11 @@ class Assumptions:
     """The same where engine and trainer take turns on the same processes."""
 
     @classmethod
+    def usual(cls, platform: Platform, samples: bool) -> Assumptions:
+        """Published steps ran on GPUs; how fast cores are is only ever measured."""
+        return cls.shipped(samples) if platform.has_gpus else cls.measured(platform.machine)
+
+    @classmethod
     def shipped(cls, samples: bool) -> Assumptions:
         """Medians over published steps: of reinforcement learning, or of training alone."""
         eras = shipped_eras()
@@ -59,9 +64,12 @@ class Assumptions:
         return cls(software(era.slowdown), engine)
 
     @classmethod
-    def measured(cls) -> Assumptions:
-        """Of a machine whose figures were measured through this software: nothing is added."""
-        return cls(Software(), Engine(sequence_s=0.0, step_s=0.0), 0.0, 0.0)
+    def measured(cls, machine: Machine) -> Assumptions:
+        """Of a machine whose figures were measured through this software: nothing is added, and
+        kernels of the engine are launched one by one.
+        """
+        engine = Engine(sequence_s=0.0, step_s=0.0, graph_kernel_s=machine.kernel_s)
+        return cls(Software(), engine, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -116,7 +124,7 @@ class Setting:
             platform,
             model_shapes(pipeline, inputs.folder, inputs.shapes),
             Workload(pipeline, inputs.folder),
-            inputs.assumptions or Assumptions.shipped(samples),
+            inputs.assumptions or Assumptions.usual(platform, samples),
             inputs.checkers,
         )
 

@@ -1,0 +1,210 @@
+"""Predicted against measured seconds of a step: layouts of the demo on one and two processes.
+
+    python benchmarks/model.py [FOLDER] [--rounds 5] [--steps 8] [--busy]
+
+Every round measures the machine anew, as `rpeg calibrate` does, with one process and with two,
+which slow each other down; then it runs `examples/sort_digits.rpeg:grpo` under each layout, from
+the same warmed-up weights and without evaluations. The model is given the rates of as many
+processes as a layout has, and how long the demo's prompts and answers are. A machine that does
+something else is refused: `--busy` goes on. The warm-up is trained once, in FOLDER (default
+`runs/processes`, which `processes.py` shares).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+
+from rpeg.cost.estimate import Estimate
+from rpeg.cost.estimating import estimate
+from rpeg.cost.platform import load_platform
+from rpeg.cost.profiles.setting import Inputs
+from rpeg.passes.layout_names import parse_layout
+from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass
+from rpeg.runtime.logs.metrics import read_metrics
+from rpeg.runtime.logs.report import series
+from rpeg.tools.calibrating.describe import cluster_file
+from rpeg.tools.calibrating.fit import best_rate
+from rpeg.tools.calibrating.idle import BUSY, others_share
+from rpeg.tools.calibrating.measure import measure
+from rpeg.tools.calibrating.measured import Measured
+from rpeg.tools.compiling import SIMPLIFY, one_pipeline, passes_of, run_passes
+from rpeg.tools.console import read
+from rpeg.tools.tracing.names import timed_names
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from processes import rpeg, write_pipeline
+
+LAYOUTS: Mapping[str, int] = {"dp1": 1, "dp2": 2, "dp2zero1": 2, "tp2": 2, "pp2": 2}
+"""Layout -> its processes."""
+
+EVALUATIONS = r"    every\(steps=25\).*?\n    }\n|  data heldout = [^\n]*\n(?=  verifier)"
+"""Of the demo's second pipeline: what it does on some steps, and the data for that."""
+
+VARIES = 0.1
+"""Spread of repeats over their median from which on it is told."""
+
+ANSWER_MS = 0.02
+"""Of `exact_match`, asked of a worker among others."""
+
+
+@dataclass
+class Layout:
+    """Seconds a step, one of each round."""
+
+    predicted: list[float] = field(default_factory=list[float])
+    measured: list[float] = field(default_factory=list[float])
+    stages: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    """(predicted, measured) of each stage, by the clock's name."""
+
+    @property
+    def ratio(self) -> float:
+        """Predicted over measured, of the medians."""
+        return statistics.median(self.predicted) / statistics.median(self.measured)
+
+    @property
+    def spread(self) -> float:
+        """Of the measured steps: largest less smallest, over the median."""
+        return (max(self.measured) - min(self.measured)) / statistics.median(self.measured)
+
+
+def main() -> None:
+    """Runs the benchmark and prints what it came to."""
+    options = parse()
+    refuse_busy(options.busy)
+    folder: Path = options.folder.resolve()
+    pipeline = with_lengths(write_pipeline(folder), folder)
+    layouts = {name: Layout() for name in LAYOUTS}
+    for done in range(options.rounds):
+        machines = {number: measure(number, options.calibrations) for number in (1, 2)}
+        print(f"round {done + 1}  {corun(machines)}", flush=True)
+        for name, processes in LAYOUTS.items():
+            cluster = write_cluster(folder, machines[processes])
+            one_round(layouts[name], pipeline, name, cluster, options.steps)
+            print(f"round {done + 1}  {line(name, layouts[name])}", flush=True)
+    print(report(layouts))
+
+
+def refuse_busy(anyway: bool) -> None:
+    """Ends the program where others keep the cores busy."""
+    share = others_share()
+    if share is not None and share > BUSY and not anyway:
+        sys.exit(f"others use {100 * share:.0f} % of the cores: wait, or go on with --busy")
+
+
+def with_lengths(pipeline: Path, folder: Path) -> Path:
+    """The file beside it, which tells how long prompts, answers and verdicts are."""
+    warmup, mark, text = pipeline.read_text("utf-8").partition("pipeline grpo")
+    text = warmup + mark + re.sub(EVALUATIONS, "", text, flags=re.S)
+    rows = [json.loads(text) for text in (folder / "data/sort_digits/train.jsonl").open()]
+    prompts = expected([len(row["prompt"]) for row in rows])
+    answers = expected([len(row["answer"]) + 1 for row in rows])
+    lines = {
+        "train": prompts,
+        "y": answers,
+        "correct": f"lognormal(mean={ANSWER_MS}ms, cv=0)",
+    }
+    told = "".join(f"  expect {name} = {distribution}\n" for name, distribution in lines.items())
+    path = folder / "sort_digits_lengths.rpeg"
+    path.write_text(text.rstrip()[:-1] + told + "}\n", encoding="utf-8")
+    return path
+
+
+def expected(lengths: Sequence[int]) -> str:
+    """What the file says of lengths; a character is a token, and an answer has one more."""
+    mean = statistics.mean(lengths)
+    return f"lognormal(mean={mean:.2f}, cv={statistics.stdev(lengths) / mean:.3f})"
+
+
+def write_cluster(folder: Path, found: Measured) -> Path:
+    """A cluster file of what was measured."""
+    path = folder / f"here-{found.processes}.toml"
+    path.write_text(cluster_file(path.stem, found, str(date.today())), encoding="utf-8")
+    return path
+
+
+def one_round(layout: Layout, pipeline: Path, name: str, cluster: Path, steps: int) -> None:
+    """Predicts and measures once."""
+    told, names = predict(pipeline, name, cluster)
+    found = run(pipeline, name, steps)
+    layout.predicted.append(told.period_s)
+    layout.measured.append(found["seconds"])
+    for stage in told.stages:
+        timed = names.get(stage.stage, stage.stage)
+        if f"time/{timed}" in found:
+            pair = (stage.seconds, found[f"time/{timed}"])
+            layout.stages.setdefault(timed, []).append(pair)
+
+
+def predict(pipeline: Path, layout: str, cluster: Path) -> tuple[Estimate, Mapping[str, str]]:
+    """The estimate of the demo under a layout, and what a run's clock calls its stages."""
+    source = read(f"{pipeline}:grpo")
+    module, op, _ = one_pipeline(source, ())
+    names = timed_names(op)
+    placing = RpegAnnotateParallelismPass(**parse_layout(layout))  # type: ignore[arg-type]
+    scheduling = passes_of("rpeg-fuse-inference,rpeg-schedule")
+    run_passes(module, [*passes_of(SIMPLIFY), placing, *scheduling], source)
+    inputs = Inputs(folder=pipeline.parent)
+    return estimate(module, load_platform(str(cluster)), inputs, plan=layout), names
+
+
+def run(pipeline: Path, layout: str, steps: int) -> dict[str, float]:
+    """Medians over a run's steps but the first: wall seconds, whole and by stage."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = ["--layout", layout, "--set", f"steps={steps}", "--run-dir", folder]
+        rpeg("run", f"{pipeline}:grpo", *settings)
+        lines = read_metrics(Path(folder) / "metrics.jsonl")
+    names = {name for one in lines for name in one if name == "seconds" or name[:5] == "time/"}
+    return {name: statistics.median(series(lines, name)[1][1:] or [0.0]) for name in names}
+
+
+def corun(machines: Mapping[int, Measured]) -> str:
+    """What two processes cost each other."""
+    one, two = machines[1], machines[2]
+    rates = best_rate(one.matmuls) / best_rate(two.matmuls)
+    memory = best_rate(one.streams) / best_rate(two.streams)
+    return f"two at once: matmuls take {rates:.2f} times as long, memory {memory:.2f}"
+
+
+def report(layouts: Mapping[str, Layout]) -> str:
+    """Medians of all rounds, stages below."""
+    parts = [""]
+    for name, layout in layouts.items():
+        parts.append(line(name, layout))
+        for stage, pairs in layout.stages.items():
+            told, found = (statistics.median(side) for side in zip(*pairs, strict=True))
+            parts.append(f"  {stage:16} predicted {told:7.3f} s, measured {found:7.3f} s")
+    worst = max(abs(layout.ratio - 1.0) for layout in layouts.values())
+    return "\n".join([*parts, f"at most {100 * worst:.0f} % from what was measured"])
+
+
+def line(name: str, layout: Layout) -> str:
+    """One layout: medians so far."""
+    predicted, measured = (statistics.median(s) for s in (layout.predicted, layout.measured))
+    text = f"{name:9} predicted {predicted:7.3f} s, measured {measured:7.3f} s: {layout.ratio:.2f}"
+    varies = f", repeats vary by {100 * layout.spread:.0f} %"
+    return text + (varies if layout.spread > VARIES else "")
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("runs/processes"))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=8, help="of a run; the first isn't counted")
+    parser.add_argument("--calibrations", type=int, default=3, help="rounds of each calibration")
+    parser.add_argument("--busy", action="store_true", help="whatever else the machine does")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
