@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from rpeg.cost.architecture import Architecture
 from rpeg.cost.arrays import Array, larger, smaller
+from rpeg.cost.kernels import BF16_BYTES
 from rpeg.cost.plans import FULL, SELECTIVE, Plans
 from rpeg.cost.training import expert_replicas, local_parameters
 
@@ -35,9 +36,16 @@ class Keeping:
     matmul_input: float = 2.0
     """Of an element that a matmul reads; fp8 keeps what it has cast."""
     logit: float = 6.0
-    """Bytes of a logit at the peak: bf16 and fp32. 0 where the loss goes in chunks."""
+    """Bytes of a logit at the peak: bf16 and fp32."""
+    chunk: float = np.inf
+    """Tokens whose logits are held at once."""
+    routed: float = 4.0
+    """Of a token sent to an expert and an element of the hidden state: its copies, in and out."""
+    offloaded: bool = False
+    """Whether the inputs of recomputed layers wait in the host's memory."""
     fused_attention: bool = True
-    """False where the matrix of scores is kept: 5 bytes a head and pair of tokens."""
+    """False where the matrix of scores is kept: 2 bytes a head and pair of tokens, 5 with
+    dropout's mask and output."""
     dropout: bool = False
     """Whether masks of a byte an element are kept."""
 
@@ -104,17 +112,25 @@ def _rank(
         mine += routed / np.where(over, replicas, 1.0)
         return mine
 
-    gathered = np.where(plans.zero >= 3, 2.0 * largest_layer(shape) / plans.tp, 0.0)
-    logits = shape.vocabulary / plans.tp * plans.tokens * keeping.logit
+    layers, tables = _gathered(shape, plans)
+    logits = shape.vocabulary / plans.tp * smaller(plans.tokens, keeping.chunk) * keeping.logit
+    weights = keeping.weight * (split(3) + layers) + BF16_BYTES * tables
     parts = {
-        "weights": keeping.weight * (split(3) + gathered),
-        "gradients": keeping.gradient * plans.trained * split(2),
+        "weights": weights,
+        "gradients": keeping.gradient * plans.trained * (split(2) + tables),
         "optimizer": keeping.optimizer * plans.trained * split(1),
         "activations": activations(shape, plans, keeping, held),
         "logits": np.where(has_head, logits, 0.0),
         "workspace": np.full_like(plans.tp, WORKSPACE_BYTES),
     }
     return Memory(total=sum(parts.values(), start=np.zeros(())), **parts)
+
+
+def _gathered(shape: Architecture, plans: Plans) -> tuple[Array, Array]:
+    """Weights that ZeRO-3 holds whole: two layers, and the tables of the vocabulary throughout."""
+    whole = (plans.zero >= 3) & (plans.dp * plans.cp > 1)
+    layers = np.where(whole, 2.0 * largest_layer(shape) / plans.tp, 0.0)
+    return layers, np.where(whole, shape.embedding_parameters / plans.tp, 0.0)
 
 
 def largest_layer(shape: Architecture) -> float:
@@ -125,7 +141,10 @@ def largest_layer(shape: Architecture) -> float:
 
 
 def activations(shape: Architecture, plans: Plans, keeping: Keeping, held: Array) -> Array:
-    """Bytes of one rank's layers for `held` micro-batches; with FULL, of one layer besides."""
+    """Bytes of one rank's layers for `held` micro-batches.
+
+    With FULL it is their inputs, and one layer with the gradients of all that it keeps.
+    """
     attention = _attention(shape, plans, keeping)
     plain = attention + _mlp(shape, plans, keeping, shape.ffn)
     layers, largest = shape.plain_layers * plain, plain
@@ -134,9 +153,10 @@ def activations(shape: Architecture, plans: Plans, keeping: Keeping, held: Array
         layers = layers + shape.mixture_layers * mixture
         largest = larger(plain, mixture)
     inputs = 2.0 * shape.hidden / plans.sequence_split * shape.layers
+    waiting = 0.0 if keeping.offloaded else inputs
     full = plans.recompute == FULL
-    each: Array = np.where(full, inputs, layers) / plans.pp
-    kept: Array = each * held + np.where(full, largest, 0.0)
+    each: Array = np.where(full, waiting, layers) / plans.pp
+    kept: Array = each * held + np.where(full, 2.0 * largest, 0.0)
     return plans.tokens * kept
 
 
@@ -149,7 +169,8 @@ def _around(shape: Architecture, plans: Plans, keeping: Keeping) -> Array:
 def _attention(shape: Architecture, plans: Plans, keeping: Keeping) -> Array:
     """Bytes a token of one layer's attention: queries, keys, values, output, and the core."""
     heads = 4.0 * shape.query_width + 2.0 * shape.kv_width
-    scores = np.where(plans.recompute == SELECTIVE, 0.0, 5.0 * shape.heads * plans.seq)
+    pair = 5.0 if keeping.dropout else 2.0
+    scores = np.where(plans.recompute == SELECTIVE, 0.0, pair * shape.heads * plans.seq)
     core = 4.0 * shape.heads if keeping.fused_attention else scores
     return _around(shape, plans, keeping) + (heads + core) / plans.tp
 
@@ -164,6 +185,6 @@ def _mixture(shape: Architecture, plans: Plans, keeping: Keeping) -> Array:
     """Bytes a token of a mixture: routed tokens are kept once sent, and within their expert."""
     experts = shape.experts
     assert experts is not None
-    each = 4.0 * shape.hidden + 2.0 * shape.mlp_matrices * experts.ffn
+    each = keeping.routed * shape.hidden + 2.0 * shape.mlp_matrices * experts.ffn
     routed = experts.per_token * each * plans.imbalance / plans.tp
     return _mlp(shape, plans, keeping, experts.shared_ffn) + routed

@@ -38,6 +38,8 @@ class Software:
     """Share of the device's attention rate that its attention kernels reach."""
     host: Host = FUSED
     """How its layers are launched."""
+    gathers: float = 1.0
+    """Messages in which ZeRO-3 moves a layer's weights: 1 where they lie in one stretch."""
 
 
 EXPOSED = 0.3
@@ -76,7 +78,7 @@ def step_time(
     sent = _between_stages(pricing) * EXPOSED
     bubble = (plans.pp - 1.0) / plans.vpp * (layers.total + sent)
     count = plans.micro_batches
-    data = _data_parallel(pricing, slowest)
+    data = _data_parallel(pricing, slowest, era.gathers)
     optimizer = streamed(machine, ADAM_BYTES * _updated(shape, plans), 10)
     parts = {
         "compute": count * slowest.compute,
@@ -185,10 +187,10 @@ def _updated(shape: Architecture, plans: Plans) -> Array:
     return plans.trained * updated
 
 
-def _data_parallel(pricing: Pricing, slot: _Slot) -> Array:
+def _data_parallel(pricing: Pricing, slot: _Slot, gathers: float) -> Array:
     """What data parallelism adds beyond the computation that covers it."""
     plans = pricing.plans
-    gathered, scattered = _weights_moved(pricing)
+    gathered, scattered = _weights_moved(pricing, gathers)
     back = slot.total - slot.forward
     once = _uncovered(gathered, slot.forward) + _uncovered(scattered, back)
     each = _uncovered(gathered, slot.forward) + _uncovered(gathered + scattered, back)
@@ -199,16 +201,19 @@ def _uncovered(sent: Array, cover: Array) -> Array:
     return larger(sent - cover, 0.0) + EXPOSED * smaller(sent, cover)
 
 
-def _weights_moved(pricing: Pricing) -> tuple[Array, Array]:
-    """Seconds to gather a rank's weights and to scatter its gradients, in bf16."""
+def _weights_moved(pricing: Pricing, gathers: float) -> tuple[Array, Array]:
+    """Seconds to gather a rank's weights and to scatter its gradients, in bf16.
+
+    ZeRO-3 needs them layer by layer, in `gathers` messages each, which all have their latency.
+    """
     plans, machine = pricing.plans, pricing.machine
+    pieces = np.where(plans.zero >= 3, pricing.shape.layers / plans.pp * gathers, 1.0)
     rest, routed = local_parameters(pricing.shape, plans)
     dense = Group.of(machine, plans.dp * plans.cp, plans.tp)
     sparse = Group.of(machine, expert_replicas(plans), plans.ep * plans.etp)
 
     def moved(operation: str) -> Array:
-        return collective(machine, operation, rest * BF16_BYTES, dense) + collective(
-            machine, operation, routed * BF16_BYTES, sparse
-        )
+        one = collective(machine, operation, rest / pieces * BF16_BYTES, dense)
+        return pieces * (one + collective(machine, operation, routed / pieces * BF16_BYTES, sparse))
 
     return moved(ALL_GATHER), moved(REDUCE_SCATTER)

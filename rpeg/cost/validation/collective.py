@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from rpeg.cost.arrays import Array
 from rpeg.cost.collectives import (
     ALL_GATHER,
     ALL_REDUCE,
@@ -40,7 +41,7 @@ OPERATIONS = (
 )
 """What a record calls an operation, and ours."""
 
-OTHER_LIBRARIES = ("host memory", "npkit", "deepep", "ib_write", "nvbandwidth", "disabled")
+OTHER_LIBRARIES = ("host memory", "npkit", "ib_write", "nvbandwidth", "disabled")
 """Words of records that tell of something else, or of a network that wasn't in use."""
 
 LARGE = 8.0 * 2**30
@@ -75,6 +76,8 @@ def quantity(row: Row, name: str, unit: str) -> float:
     ranks = np.asarray(row.needed("hardware", "count"))
     if ranks < 2:
         raise Unknown("a group of one")
+    if "deepep" in _words(row):
+        return _dispatched(row, name, ranks)
     time, size = seconds(row), _size(row)
     rate = size / time / 1e9
     forms = {
@@ -89,6 +92,15 @@ def quantity(row: Row, name: str, unit: str) -> float:
     if name not in forms:
         raise Unknown(f"{name} isn't a time or bandwidth of a collective")
     return forms[name]
+
+
+def _dispatched(row: Row, name: str, ranks: Array) -> float:
+    """GB/s of the slowest link that experts' tokens cross. Raises Unknown."""
+    if name not in ("bottleneck_bw", "algbw"):
+        raise Unknown("tokens of a dispatch are told in words only")
+    known = machine(row)
+    far = Group.of(known, ranks).outside > 1
+    return (known.nic if far else known.link).reached / 1e9
 
 
 def _machine(row: Row) -> Machine:

@@ -85,10 +85,10 @@ EFA_LATENCY_S = 50e-6
 
 def _card_rate(text: str) -> float | None:
     """Bytes a second of a node's cards together, where the text tells."""
+    if found := re.search(r"(\d+)\s*x\s*(?:[A-Z]+ )?([\d.]+)\s*Gb/s", text):
+        return int(found[1]) * float(found[2]) / 8 * 1e9
     if found := re.search(r"([\d.]+)\s*Gb/s per node", text):
         return float(found[1]) / 8 * 1e9
-    if found := re.search(r"(\d+)\s*x\s*([\d.]+)\s*Gb/s", text):
-        return int(found[1]) * float(found[2]) / 8 * 1e9
     if found := re.search(r"(\d+)\s*x\s*([\d.]+)\s*GB/s (?:EFA|RoCE|IB)", text):
         return int(found[1]) * float(found[2]) * 1e9
     return None
@@ -240,7 +240,8 @@ def recompute(row: Row) -> int:
     if "full" in text or text in ("recompute", "offload", "checkpoint=true"):
         return FULL
     if "selective" in text or "core_attn" in text:
-        return SELECTIVE
+        named = "modules" in text
+        return NO_RECOMPUTE if named and "core_attn" not in text else SELECTIVE
     untold = "ptd-p" in row.text("framework") or row.text("framework") == "zero-3"
     return FULL if untold else NO_RECOMPUTE
 
@@ -292,12 +293,17 @@ class Run:
     attention: float
     """Share of the device's attention rate that its kernel can reach."""
     host: Host
+    gathers: float
+    """Messages in which ZeRO-3 gathers a layer."""
 
     @property
     def tokens(self) -> float:
         """Of one optimizer step."""
         return float(self.plans.batch * self.plans.seq)
 
+
+TENSORS = 12.0
+"""Weights and biases of a plain layer, each of which DeepSpeed of 2021 gathered by itself."""
 
 LORA_SHARE = 0.005
 """Trained weights of a low-rank adapter over all weights."""
@@ -314,9 +320,11 @@ def run(row: Row) -> Run:
     degrees = {name: row.number("parallelism", name) for name in ("tp", "pp", "cp", "ep", "etp")}
     if degrees["tp"] is None and stage < 3 and not arguments:
         raise Unknown("no parallelism.tp")
+    if degrees["etp"] is None and arguments:
+        degrees["etp"] = degrees["tp"]
     tp, pp, cp, ep, etp = (value or 1.0 for value in degrees.values())
-    dp = max(gpus / (tp * pp * cp), 1.0)
-    micro, batch = _batch(row, dp)
+    micro, batch = _batch(row, max(gpus / (tp * pp * cp), 1.0))
+    dp = max(min(gpus / (tp * pp * cp), batch / micro), 1.0)
     plans = Plans.of(
         tp=tp,
         pp=pp,
@@ -334,9 +342,17 @@ def run(row: Row) -> Run:
         imbalance=row.number("parallelism", "imbalance") or 1.0,
         trained=LORA_SHARE if "lora" in row.text("task") else 1.0,
     )
-    share = attention_share(row, hardware)
-    host = launches(row, hardware)
-    return Run(shape, hardware, plans, precision(row), era(row), gpus, share, host)
+    return Run(
+        shape=shape,
+        machine=hardware,
+        plans=plans,
+        precision=precision(row),
+        era=era(row),
+        gpus=gpus,
+        attention=attention_share(row, hardware),
+        host=launches(row, hardware),
+        gathers=TENSORS if family(row) == "deepspeed" else 1.0,
+    )
 
 
 def _count(row: Row, hardware: Machine) -> float:
@@ -362,7 +378,7 @@ def _batch(row: Row, dp: float) -> tuple[float, float]:
 
 
 def _chunks(row: Row, shape: Architecture, pp: float) -> float:
-    value = row.number("parallelism", "vpp") or 1.0
+    value = row.number("parallelism", "vpp") or megatron.chunks(row.mapping("args"), pp)
     if "layer" in str(row.table("parallelism").get("vpp", "")):
         return max(shape.layers / pp / value, 1.0)
     return value if pp > 1 else 1.0
@@ -370,6 +386,8 @@ def _chunks(row: Row, shape: Architecture, pp: float) -> float:
 
 def _sequence_parallel(row: Row, tp: float) -> float:
     told = row.table("parallelism").get("sp")
+    if arguments := row.mapping("args"):
+        told = megatron.given(arguments, "sequence-parallel")
     if told is None:
         return 1.0 if tp > 1 else 0.0
     return 0.0 if str(told).lower() in ("false", "0") else 1.0

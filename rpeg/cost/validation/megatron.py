@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -77,9 +78,19 @@ def keeping(arguments: Arguments) -> Keeping:
     unfused = arguments.get("--attention-backend") == "unfused"
     local = arguments.get("--transformer-impl") == "local"
     return Keeping(
+        logit=_logit(arguments),
         dropout=float(arguments.get("--hidden-dropout", 0.1)) > 0,
         fused_attention=not (unfused or (local and not given(arguments, "use-flash-attn"))),
     )
+
+
+def _logit(arguments: Arguments) -> float:
+    """Bytes of a logit: bf16 and fp32, of each head; fp32 once more where the loss is one kernel;
+    bf16 of every micro-batch whose gradient of the table waits.
+    """
+    fused = 4.0 if given(arguments, "cross-entropy-loss-fusion") else 0.0
+    waiting = 2.0 * number(arguments, "wgrad-deferral-limit")
+    return (6.0 + fused) * (1 + number(arguments, "mtp-num-layers")) + waiting
 
 
 def stage(arguments: Arguments) -> int:
@@ -90,6 +101,19 @@ def stage(arguments: Arguments) -> int:
 
 
 def recompute(arguments: Arguments) -> int:
-    """What is recomputed."""
+    """What is recomputed, or offloaded; selective means attention's core unless told otherwise."""
     kind = arguments.get("--recompute-granularity")
-    return {"full": FULL, "selective": SELECTIVE}.get(str(kind), NO_RECOMPUTE)
+    if kind == "selective":
+        modules = str(arguments.get("--recompute-modules", "core_attn"))
+        modules += str(arguments.get("--offload-modules", ""))
+        return SELECTIVE if "core_attn" in modules else NO_RECOMPUTE
+    return FULL if kind == "full" else NO_RECOMPUTE
+
+
+def chunks(arguments: Arguments, pp: float) -> float:
+    """Chunks of layers on a pipeline rank, told as a number or by a layout such as Et|(tt|)*6mL."""
+    layout = str(arguments.get("--pipeline-model-parallel-layout", ""))
+    if layout:
+        repeated = re.sub(r"\(([^)]*)\)\*(\d+)", lambda part: part[1] * int(part[2]), layout)
+        return max((repeated.count("|") + 1) / pp, 1.0)
+    return float(number(arguments, "num-virtual-stages-per-pipeline-rank", 1))

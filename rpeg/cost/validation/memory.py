@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from rpeg.cost.memory import Keeping, Memory, last_rank, training_memory
 from rpeg.cost.validation import megatron
 from rpeg.cost.validation.facts import Run, family, precision, run
@@ -20,8 +22,18 @@ BETWEEN_STEPS = (
 )
 ACTIVATIONS = ("activations", "real_activations")
 
-WHOLE_LOGIT = 16.0
-"""Bytes of a logit in an eager loss: bf16, fp32, softmax, and the gradients of the first two."""
+WHOLE_LOGIT, CHUNKED_LOGIT = 16.0, 4.0
+"""Bytes of a logit in an eager loss: bf16, fp32, softmax, and the gradients of the first two; in
+one by chunks, what the log probabilities come from."""
+
+CHUNK = 1024
+"""Tokens of a chunk."""
+
+EAGER_ROUTED = 10.0
+"""Bytes of a routed token where scores are multiplied in fp32, outside of the experts' kernel."""
+
+NARROW_MOMENTS = ("deepseek", "moonlight", "kimi")
+"""Models whose recipes keep Adam's moments in bf16 (DeepSeek-V3, arXiv 2412.19437, section 3.3)."""
 
 
 def quantity(row: Row, name: str, unit: str) -> float:
@@ -50,23 +62,39 @@ def _memory(row: Row, case: Run) -> Memory:
 
 
 def _refuse(row: Row, arguments: megatron.Arguments) -> None:
-    """Raises Unknown for runs that hold more than one decoder in training."""
+    """Raises Unknown for runs that hold more, or less, than one decoder in training."""
     if megatron.given(arguments, "perform-rl-step"):
         raise Unknown("a rollout engine lies in the same memory, its share untold")
+    if "offload" in str(row.table("source").get("url")):
+        raise Unknown("activations wait in the host's memory, which of them untold")
     if any(word in str(row.table("model").get("name")) for word in ("mimo", "multimodal")):
         raise Unknown("encoders of images aren't modelled")
 
 
 def _keeping(row: Row) -> Keeping:
-    """By generation: gradients in bf16; losses in chunks, but for supervised training; 2022 kept
-    scores and masks.
+    """By generation: gradients in bf16; losses in chunks, but for supervised training; fp16 of 2022
+    kept scores and masks.
     """
     kind = family(row)
     if row.fields.get("execution"):
-        return Keeping(gradient=4.0, fused_attention=False, dropout=True)
+        return Keeping(gradient=2.0, fused_attention=False, dropout=True)
     if kind == "fsdp2":
-        logit = WHOLE_LOGIT if "sft" in row.text("task") else 0.0
-        return Keeping(weight=4.0, optimizer=8.0, logit=logit)
+        return _eager(row)
     narrow = 1.0 if precision(row) == "fp8" else 2.0
     gradient = 2.0 if kind in ("megatron", "bridge") else 4.0
-    return Keeping(gradient=gradient, matmul_input=narrow)
+    name = str(row.table("model").get("name")).lower()
+    moments = kind == "bridge" and any(word in name for word in NARROW_MOMENTS)
+    return Keeping(gradient=gradient, matmul_input=narrow, optimizer=8.0 if moments else 12.0)
+
+
+def _eager(row: Row) -> Keeping:
+    """PyTorch's own kernels: no fp32 copy beside fp32 weights."""
+    whole = "sft" in row.text("task")
+    return Keeping(
+        weight=4.0,
+        optimizer=8.0,
+        logit=WHOLE_LOGIT if whole else CHUNKED_LOGIT,
+        chunk=np.inf if whole else CHUNK,
+        routed=EAGER_ROUTED,
+        offloaded="offload" in row.text("recompute"),
+    )

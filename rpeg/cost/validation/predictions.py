@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,8 @@ def outcomes(row: Row, eras: Eras, timed: Timed | None) -> list[Outcome]:
 def _outcome(
     row: Row, name: str, unit: str, value: float, eras: Eras, timed: Timed | None
 ) -> Outcome:
+    if _rounding(value) > COARSE:
+        return Outcome(row, name, unit, value, None, "printed so coarsely that it tells little")
     try:
         predicted = _predict(row, _named(row, name, unit), unit, eras, timed)
     except Unknown as why:
@@ -95,6 +98,16 @@ def _outcome(
     if not (math.isfinite(predicted) and predicted > 0):
         return Outcome(row, name, unit, value, None, "fields that contradict each other")
     return Outcome(row, name, unit, value, predicted)
+
+
+COARSE = 0.1
+"""Share of a figure that its rounding may be."""
+
+
+def _rounding(value: float) -> float:
+    """Half a unit of the last digit that is printed, over the figure; whole ones count as exact."""
+    exponent = Decimal(repr(value)).as_tuple().exponent
+    return 0.5 * 10.0 ** int(exponent) / value if value < 1.0 else 0.0
 
 
 def _named(row: Row, name: str, unit: str) -> str:

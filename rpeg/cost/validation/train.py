@@ -27,7 +27,12 @@ CAUSAL = ("bridge", "fsdp2")
 def seconds(row: Row, software: Software) -> Array:
     """Of one optimizer step, for each attention share of the software. Raises Unknown."""
     case = run(row)
-    reached = replace(software, attention=software.attention * case.attention, host=case.host)
+    reached = replace(
+        software,
+        attention=software.attention * case.attention,
+        host=case.host,
+        gathers=case.gathers,
+    )
     return step_time(case.shape, case.machine, case.plans, case.precision, reached).total
 
 

@@ -23,7 +23,7 @@ from rpeg.cost.generation import Engine, Requests, Serving, generation_time, ser
 from rpeg.cost.hardware import load_machine
 from rpeg.cost.kernels import matmul, streamed
 from rpeg.cost.layers import CAPTURED, EAGER, FUSED, LOOPED
-from rpeg.cost.memory import training_memory
+from rpeg.cost.memory import Keeping, training_memory
 from rpeg.cost.plans import Plans
 from rpeg.cost.rl import Learning, Rollout, rl_step
 from rpeg.cost.training import Software, step_time
@@ -157,6 +157,29 @@ def test_more_work_of_the_host_is_never_faster(layout: dict[str, float]) -> None
     hosts = (CAPTURED, FUSED, EAGER, LOOPED)
     times = [step_time(MIXTURE, H100, plans(**layout), "bf16", Software(host=h)) for h in hosts]
     assert [float(t.total) for t in times] == sorted(float(t.total) for t in times)
+
+
+@given(st.sampled_from([8, 64, 512]), st.sampled_from([1.0, 12.0]))
+def test_more_messages_are_never_faster(dp: float, gathers: float) -> None:
+    split = Plans.of(batch=dp, seq=4096, dp=dp, zero=3)
+    times = [
+        step_time(DENSE, H100, split, "bf16", Software(gathers=by * gathers)).data for by in (1, 2)
+    ]
+    assert times[0] < times[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "less", "more"),
+    [
+        ("activations", Keeping(offloaded=True), Keeping()),
+        ("activations", Keeping(), Keeping(routed=10.0)),
+        ("logits", Keeping(chunk=1024.0), Keeping()),
+    ],
+)
+def test_who_keeps_less_holds_less(name: str, less: Keeping, more: Keeping) -> None:
+    layout = plans(zero=3, recompute=2)
+    held = [getattr(training_memory(MIXTURE, layout, keeping), name) for keeping in (less, more)]
+    assert held[0] < held[1]
 
 
 def test_the_switch_fills_before_it_reduces_at_full_rate() -> None:

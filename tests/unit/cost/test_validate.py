@@ -7,8 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rpeg.cost.layers import CAPTURED, EAGER, FUSED, LOOPED, Host
+from rpeg.cost.plans import NO_RECOMPUTE, SELECTIVE
+from rpeg.cost.validation import megatron
 from rpeg.cost.validation.eras import CANDIDATES, COMMON, DEFAULTS, Era, Timed, as_toml, chosen, fit
-from rpeg.cost.validation.facts import machine
+from rpeg.cost.validation.facts import launches, machine
 from rpeg.cost.validation.names import common
 from rpeg.cost.validation.predictions import outcomes, timing, timings
 from rpeg.cost.validation.rows import Row, RowError, Unknown, publisher, read_rows
@@ -90,9 +93,53 @@ def test_files_beside_the_record(tmp_path: Path) -> None:
         timing(Row("lost", "train", lost, tmp_path))
 
 
-def test_network_of_the_record() -> None:
-    roce = {**STEP["hardware"], "interconnect": "RoCE 1600 Gb/s per node"}
-    assert machine(row(hardware=roce)).nic.bytes_per_s == 25e9
+@pytest.mark.parametrize(
+    ("told", "rate"), [("RoCE 1600 Gb/s per node", 25e9), ("4 x HDR 200 Gb/s per node", 12.5e9)]
+)
+def test_network_of_the_record(told: str, rate: float) -> None:
+    hardware = {**STEP["hardware"], "interconnect": told}
+    assert machine(row(hardware=hardware)).nic.bytes_per_s == rate
+
+
+@pytest.mark.parametrize(
+    ("framework", "gpu", "host"),
+    [
+        ("Megatron-Bridge, NeMo container 26.04", "H100", FUSED),
+        ("Megatron-Bridge, NeMo container 26.04", "GB200", CAPTURED),
+        ("Megatron-Bridge", "H100", EAGER),
+        ("prime-rl", "H100", LOOPED),
+    ],
+)
+def test_how_a_framework_launches_experts(framework: str, gpu: str, host: Host) -> None:
+    one = row(framework=framework, hardware={"gpu": gpu, "gpus_per_node": 4 + 4 * (gpu == "H100")})
+    assert launches(one, machine(one)) == host
+
+
+def test_megatrons_arguments() -> None:
+    layout = {"--pipeline-model-parallel-layout": "Et*3|(tt|)*6mL"}
+    assert megatron.chunks(layout, 2.0) == 4.0
+    assert megatron.chunks({"--num-virtual-stages-per-pipeline-rank": 2}, 4.0) == 2.0
+    selective: dict[str, Any] = {"--recompute-granularity": "selective"}
+    assert megatron.recompute(selective) == SELECTIVE
+    assert megatron.recompute({**selective, "--recompute-modules": "[mlp]"}) == NO_RECOMPUTE
+
+
+def test_a_figure_of_one_digit_judges_nothing() -> None:
+    (coarse,) = outcomes(row(measured={"mfu": {"value": 0.4, "unit": "fraction"}}), {}, None)
+    assert "coarsely" in coarse.reason
+
+
+def test_rates_of_a_dispatch() -> None:
+    known = machine(row())
+    for count, link in ((8, known.link), (16, known.nic)):
+        one = row(
+            kind="collective",
+            operation="MoE all-to-all dispatch",
+            library="DeepEP",
+            hardware={**STEP["hardware"], "count": count},
+            measured={"bottleneck_bw": {"value": 50, "unit": "GB/s"}},
+        )
+        assert outcomes(one, {}, None)[0].predicted == pytest.approx(link.reached / 1e9)
 
 
 def timed(measured: float, source: str = "s", era: str = "nemo bf16") -> Timed:
