@@ -26,6 +26,8 @@ class Hop:
     """What made it wait for the hop before; the first one's is before it around the cycle."""
     steps: int
     """How many steps later it runs than the hop before."""
+    via: tuple[str, ...] = ()
+    """Tasks that take no time, on the way from the hop before."""
 
 
 def hops(cycle: Cycle) -> tuple[Hop, ...]:
@@ -39,10 +41,18 @@ def hops(cycle: Cycle) -> tuple[Hop, ...]:
             _add(found, task, waited)
             waited = []
     if waited:  # it ends with tasks that take no time, in front of the first hop
-        around = _hop(cycle.tasks[-1], waited)
-        steps = found[0].steps + around.steps
-        found[0] = replace(found[0], steps=steps, why=around.why if around.steps else found[0].why)
+        found[0] = _after(_hop(cycle.tasks[-1], waited), cycle.tasks[-1].name, found[0])
     return tuple(found)
+
+
+def _after(around: Hop, end: str, first: Hop) -> Hop:
+    """The first hop, behind tasks at the end of the cycle that take no time."""
+    return replace(
+        first,
+        why=around.why if around.steps else first.why,
+        steps=around.steps + first.steps,
+        via=(*around.via, end, *first.via),
+    )
 
 
 def _add(found: list[Hop], task: Task, waited: Sequence[Edge]) -> None:
@@ -62,7 +72,9 @@ def _stage(name: str) -> str:
 def _hop(task: Task, waited: Sequence[Edge]) -> Hop:
     across = [edge.why for edge in waited if edge.distance]
     why = across[0] if across else waited[-1].why
-    return Hop(task.name, task.seconds, task.resource, why, sum(edge.distance for edge in waited))
+    steps = sum(edge.distance for edge in waited)
+    via = tuple(edge.source for edge in waited[1:])
+    return Hop(task.name, task.seconds, task.resource, why, steps, via)
 
 
 @dataclass(frozen=True)

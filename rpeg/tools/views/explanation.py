@@ -125,7 +125,8 @@ def _because(hop: Hop, previous: str) -> str:
     """What a hop waits for."""
     of = f"of {hop.steps} steps before" if hop.steps > 1 else "of the step before"
     why = OVERWRITES if hop.why == "state" and not hop.steps else BECAUSE[hop.why]
-    return f"behind {previous}" + (f" {of}" if hop.steps else "") + f": {why}"
+    way = f" through {', '.join(hop.via)}" if hop.via else ""
+    return f"behind {previous}{way}" + (f" {of}" if hop.steps else "") + f": {why}"
 
 
 def _parts(stage: StageEstimate) -> Iterator[float]:

@@ -1,6 +1,10 @@
-"""The maximum cycle ratio: against all cycles, and against a run."""
+"""The maximum cycle ratio: against all cycles, against a run, and its laws."""
+
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rpeg.cost.period.cycles import (
     Deadlock,
@@ -87,3 +91,37 @@ def test_names_are_checked() -> None:
 def test_a_long_step_is_no_trouble() -> None:
     graph = ring(*[1.0] * 3000)
     assert period(graph) == 3000
+
+
+SEEDS = st.integers(0, 10**9)
+
+
+@given(SEEDS, st.floats(1e-6, 1e6))
+def test_units_scale(seed: int, unit: float) -> None:
+    graph = random_graph(seed)
+    tasks = tuple(replace(task, seconds=unit * task.seconds) for task in graph.tasks)
+    assert period(TaskGraph(tasks, graph.edges)) == pytest.approx(unit * period(graph), rel=1e-9)
+
+
+@given(SEEDS)
+def test_names_and_order_of_the_text_change_nothing(seed: int) -> None:
+    graph = random_graph(seed)
+    tasks = tuple(replace(task, name=f"t{task.name}") for task in reversed(graph.tasks))
+    edges = tuple(
+        replace(edge, source=f"t{edge.source}", target=f"t{edge.target}")
+        for edge in reversed(graph.edges)
+    )
+    assert period(TaskGraph(tasks, edges)) == pytest.approx(period(graph), rel=1e-9)
+
+
+@given(SEEDS, st.data())
+def test_less_work_or_less_to_wait_for_is_never_slower(seed: int, data: st.DataObject) -> None:
+    graph = random_graph(seed)
+    now = period(graph) * (1 + 1e-9)
+    task = data.draw(st.sampled_from(graph.tasks))
+    quicker = (replace(t, seconds=t.seconds / 2) if t is task else t for t in graph.tasks)
+    assert period(TaskGraph(tuple(quicker), graph.edges)) <= now
+    kept = data.draw(st.integers(0, len(graph.edges)))
+    assert period(TaskGraph(graph.tasks, graph.edges[:kept])) <= now
+    later = tuple(replace(edge, distance=edge.distance + 1) for edge in graph.edges)
+    assert period(TaskGraph(graph.tasks, later)) <= now

@@ -33,9 +33,9 @@ def test_hops_are_stages_that_take_time() -> None:
     cycle = critical_cycle(chunked())
     assert cycle is not None
     assert hops(cycle) == (
-        Hop("y", 10, "rollout", "staleness", 1),
+        Hop("y", 10, "rollout", "staleness", 1, ("q",)),
         Hop("r 2/2", 2, "cores", "data", 0),
-        Hop("actor", 6, "trainer", "data", 0),
+        Hop("actor", 6, "trainer", "data", 0, ("adv",)),
         Hop("publish", 1, "trainer", "data", 0),
     )
 
