@@ -123,10 +123,11 @@ def explanation(found: Predicted) -> Explanation:
 
 def _because(hop: Hop, previous: str) -> str:
     """What a hop waits for."""
-    of = f"of {hop.steps} steps before" if hop.steps > 1 else "of the step before"
     why = OVERWRITES if hop.why == "state" and not hop.steps else BECAUSE[hop.why]
-    way = f" through {', '.join(hop.via)}" if hop.via else ""
-    return f"behind {previous}{way}" + (f" {of}" if hop.steps else "") + f": {why}"
+    before = "the step" if hop.steps == 1 else f"{hop.steps} steps"
+    when = f" of {before} before" if hop.steps else ""
+    way = f", through {', '.join(hop.via)}" if hop.via else ""
+    return f"behind {previous}{when}{way}: {why}"
 
 
 def _parts(stage: StageEstimate) -> Iterator[float]:

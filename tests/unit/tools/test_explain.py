@@ -38,7 +38,7 @@ def test_pools_of_their_own_wait_for_the_slower_one(shell: Shell) -> None:
     done = shell("explain", ASYNC, "--cluster", "alps-64")
     assert done.code == 0
     assert "async_grpo: plan alps64 on alps-64, 256 GPUs\n" in done.out
-    assert "behind y of the step before: next on the same resource\n" in done.out
+    assert "behind y of the step before, through q: next on the same resource\n" in done.out
     assert "no line `expect aime24`" in done.out
 
 
