@@ -8,50 +8,91 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
+from rpeg.cost.estimate import Estimate
 from rpeg.ir.text.diagnostics import Diagnostic, DiagnosticsError
 from rpeg.ir.text.sources import Sources
+from rpeg.passes.base import step
+from rpeg.tools.checking.memory import memory_lines, memory_problems
 from rpeg.tools.checking.staleness import Age, ages
 from rpeg.tools.console import Source
 from rpeg.tools.predicting.arguments import Target
+from rpeg.tools.predicting.estimates import NoSpeeds, predicted
 from rpeg.tools.predicting.placing import Placed, placed
 
 
 @dataclass(frozen=True)
 class Findings:
-    """Of a pipeline that no rule of the language refuses."""
+    """Of a pipeline that a cluster can run, as far as is known."""
 
-    placed: Placed
+    pipeline: str
+    plan: str
+    cluster: str
     orders: Mapping[str, Sequence[str]]
     """Tasks of each pool in order, none of which waits for itself."""
     ages: Sequence[Age]
+    estimate: Estimate | None
+    """None where the cluster's file doesn't tell how fast and large it is."""
+    notes: Sequence[str]
 
     def lines(self) -> Iterator[str]:
         """What a reader wants to know, a line each."""
-        yield f"plan {self.placed.plan} on {self.placed.cluster}"
+        seconds = f": {self.estimate.period_s:.3g} s a step" if self.estimate is not None else ""
+        yield f"plan {self.plan} on {self.cluster}{seconds}"
         tasks = ", ".join(f"{len(order)} tasks on {pool}" for pool, order in self.orders.items())
         yield f"order: {tasks}: no deadlock"
         yield from (f"staleness: {age}" for age in self.ages)
+        if self.estimate is not None:
+            yield from memory_lines(self.estimate.memory)
+        yield from (f"note: {note}" for note in self.notes)
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain lists and objects."""
         return {
-            "pipeline": self.placed.pipeline.title,
-            "plan": self.placed.plan,
-            "cluster": self.placed.cluster,
+            "pipeline": self.pipeline,
+            "plan": self.plan,
+            "cluster": self.cluster,
             "order": {pool: list(order) for pool, order in self.orders.items()},
             "staleness": [asdict(age) for age in self.ages],
+            "estimate": self.estimate.to_json() if self.estimate is not None else None,
+            "notes": list(self.notes),
         }
 
 
 def examine(
     module: ModuleOp, sources: Sources, source: Source, target: Target
 ) -> tuple[Findings | None, Sequence[Diagnostic]]:
-    """Places a verified pipeline: what was found, unless the messages tell why it can't be.
+    """Places a verified pipeline: what was found, and what is wrong; nothing is found where it
+    can't be placed.
 
-    Raises Failure if there is no such cluster or plan.
+    Raises Failure if there is no such cluster, plan or architecture.
     """
     try:
         there = placed(module, sources, source, target)
-        return Findings(there, there.orders(), tuple(ages(there.pipeline))), ()
+        return _examined(there, target)
     except DiagnosticsError as error:
         return None, error.diagnostics
+
+
+def _examined(there: Placed, target: Target) -> tuple[Findings, Sequence[Diagnostic]]:
+    orders = there.orders()
+    estimate, notes = _estimate(there, target)
+    memory = estimate.memory if estimate is not None else ()
+    found = Findings(
+        pipeline=there.pipeline.title,
+        plan=there.plan,
+        cluster=there.cluster,
+        orders=orders,
+        ages=tuple(ages(there.pipeline)),
+        estimate=estimate,
+        notes=notes,
+    )
+    return found, list(memory_problems(memory, step(there.pipeline), there.source.name))
+
+
+def _estimate(there: Placed, target: Target) -> tuple[Estimate | None, Sequence[str]]:
+    """With what was assumed, or why there is none."""
+    try:
+        found = predicted(there, target).estimate
+    except NoSpeeds as error:
+        return None, (f"memory is not checked: {error}",)
+    return found, found.notes

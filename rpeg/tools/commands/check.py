@@ -98,7 +98,7 @@ def _tell(checked: Checked, params: bool) -> None:
             print(f"# {node.name}")
             print(dump_params(node), end="")
         return
-    lines = {found.placed.pipeline.title: found.lines() for found in checked.findings}
+    lines = {found.pipeline: found.lines() for found in checked.findings}
     for pipeline in pipelines(loaded.module):
         count = sum(1 for op in pipeline.walk() if op.name.startswith("rpeg.")) - 1
         print(f"{source.path}:{pipeline.title}: no errors ({count} operations)")

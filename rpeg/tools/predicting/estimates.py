@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.ir import Operation
@@ -14,11 +15,17 @@ from rpeg.cost.platform import Platform, load_platform
 from rpeg.cost.profiles.setting import Inputs, Setting
 from rpeg.cost.profiles.shapes import ShapeError
 from rpeg.ir.clusters import ClusterError
+from rpeg.ir.ops.declare import ModelOp, PipelineOp
+from rpeg.ir.rules.violations import hint
 from rpeg.ir.text.diagnostics import Diagnostic, DiagnosticsError
 from rpeg.ir.text.sources import position_of
-from rpeg.tools.console import Failure, Source, report
+from rpeg.tools.console import USAGE, Failure, Source, report
 from rpeg.tools.predicting.arguments import Target
 from rpeg.tools.predicting.placing import Placed, place
+
+
+class NoSpeeds(Failure):
+    """The cluster's file doesn't tell how fast its parts are."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +53,12 @@ def predicted(there: Placed, target: Target) -> Predicted:
     """What a placed pipeline costs.
 
     Raises:
-        Failure: nothing tells how fast the cluster is.
+        NoSpeeds: nothing tells how fast the cluster is.
+        Failure: an architecture is named for no model.
         DiagnosticsError: the shape of a model isn't known, or tasks wait for each other.
     """
     scheduled = there.scheduled()
+    _known(scheduled, target.architectures)
     inputs = Inputs(there.source.folder, target.architectures, there.checkers)
     try:
         setting = Setting.of(scheduled, _platform(there.cluster), inputs)
@@ -65,7 +74,15 @@ def _platform(cluster: str) -> Platform:
     try:
         return load_platform(cluster)
     except ClusterError as error:
-        raise Failure(str(error)) from None
+        raise NoSpeeds(str(error)) from None
+
+
+def _known(pipeline: PipelineOp, architectures: Mapping[str, str]) -> None:
+    models = [op.title for op in pipeline.body.block.ops if isinstance(op, ModelOp)]
+    for name, shape in architectures.items():
+        if name not in models:
+            near = hint(name, models) or f"; the pipeline has: {', '.join(models)}"
+            raise Failure(f"--arch {name}={shape}: there is no model `{name}`{near}", USAGE)
 
 
 def _at(op: Operation, message: str, source: Source) -> DiagnosticsError:

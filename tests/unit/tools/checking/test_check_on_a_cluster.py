@@ -10,6 +10,8 @@ from tests.unit.tools.commands import PLAN, Shell, message
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 
+SHAPE = "--arch=actor=qwen2.5-0.5b"
+
 
 def planned(*changes: tuple[str, str]) -> str:
     return grpo(*changes).removesuffix("}\n") + PLAN + "}\n"
@@ -17,10 +19,10 @@ def planned(*changes: tuple[str, str]) -> str:
 
 def test_order_and_staleness(shell: Shell) -> None:
     shell.write(text=planned())
-    done = shell("check", "p.rpeg", "--cluster", "h100-1")
+    done = shell("check", "p.rpeg", "--cluster", "h100-1", SHAPE)
     assert (done.code, done.err) == (0, "")
-    assert done.out.splitlines()[1:4] == [
-        "  plan wide on h100-1",
+    assert done.out.splitlines()[1].startswith("  plan wide on h100-1: ")
+    assert done.out.splitlines()[2:4] == [
         "  order: 11 tasks on all: no deadlock",
         "  staleness: y: sampled by the weights that it trains",
     ]
@@ -58,9 +60,24 @@ def test_a_plan_on_too_small_a_cluster(shell: Shell) -> None:
 
 def test_as_json(shell: Shell) -> None:
     shell.write(text=planned())
-    told = json.loads(shell("check", "p.rpeg", "--plan", "wide", "--json").out)
+    told = json.loads(shell("check", "p.rpeg", "--plan", "wide", "--json", SHAPE).out)
     (found,) = told["findings"]
     assert told["messages"] == []
     assert (found["plan"], found["cluster"]) == ("wide", "h100-1")
     assert found["order"]["all"][0] == "q"
     assert found["staleness"] == [{"stage": "y", "model": "actor", "oldest": 0, "bound": ""}]
+
+
+def test_a_shape_that_nothing_tells(shell: Shell) -> None:
+    text = shell.write(text=planned(('"tiny"', '"hf:nobody/large"')))
+    done = shell("check", "p.rpeg", "--cluster", "h100-1")
+    told = f"p.rpeg:{place(text, 'actor = policy')}: error: nothing tells the shape of `actor` "
+    assert message(done.err).startswith(told)
+    assert "--arch actor=" in message(done.err)
+
+
+def test_a_shape_of_no_model(shell: Shell) -> None:
+    shell.write(text=planned())
+    done = shell("check", "p.rpeg", "--cluster", "h100-1", "--arch", "critic=qwen3-8b")
+    assert done.code == 2
+    assert "--arch critic=qwen3-8b: there is no model `critic`; the pipeline has: " in done.err

@@ -1,0 +1,126 @@
+"""Memory that is not enough: which stage, of which pool, for what, from which lengths on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from xdsl.ir import Operation
+
+from rpeg.cost.estimate import PoolMemory
+from rpeg.ir.ops.movement import pool_of
+from rpeg.ir.stages import stages
+from rpeg.ir.text.diagnostics import Diagnostic, Position
+from rpeg.ir.text.locations import plan_line
+from rpeg.ir.text.sources import position_of
+
+GIB = 2.0**30
+
+REMEDIES: Mapping[str, str] = {
+    "weights": "a wider tp or pp, or resid(params=lazy) for models that wait",
+    "gradients": "a wider tp or pp, or resid(params=lazy) on lines of updates",
+    "optimizer": "zero=1, or resid(opt=host) on lines of updates",
+    "activations": "recompute=full, or a smaller mb(tokens=...)",
+    "logits": "a smaller mb(tokens=...), or a wider tp",
+    "kv": "a smaller engine(memory=...)",
+    "rollout_weights": "a wider tp for what samples",
+    "buffers": "a smaller publish(bucket=...)",
+}
+"""What to write where a term of a GPU's memory is the largest."""
+
+HOST_REMEDIES: Mapping[str, str] = {
+    "weights": "resid(params=always) for some models",
+    "optimizer": "zero=1, or resid(opt=always) for some models",
+    "buffers": "a smaller batch",
+}
+
+
+SHOWN = 3
+"""Terms that a message names, the largest first."""
+
+
+def memory_problems(
+    memory: Sequence[PoolMemory], step: Operation, file: str
+) -> Iterator[Diagnostic]:
+    """One message for each pool whose GPUs, or hosts, are too small; at the plan's line."""
+    for found in by_pool(held for held in memory if not held.fits):
+        yield Diagnostic(_position(step, found[0]), _message(found), "error", file)
+
+
+def memory_lines(memory: Sequence[PoolMemory]) -> Iterator[str]:
+    """What each pool's GPUs and hosts hold, a line each."""
+    for found in by_pool(memory):
+        most = max(found, key=lambda held: held.peak_bytes)
+        yield (
+            f"memory: {_owner(most)}, {gib(most.capacity_bytes)} GiB: {_peaks(found)} "
+            f"{_when(most)}: {largest_terms(most) or 'next to nothing'}"
+        )
+
+
+def _peaks(found: Sequence[PoolMemory]) -> str:
+    """GiB at each length; one figure where they agree."""
+    peaks = {held.quantile: gib(held.peak_bytes) for held in found}
+    if len(set(peaks.values())) == 1:
+        return f"{gib(found[0].peak_bytes)} at every length"
+    return ", ".join(f"{peak} at {quantile}" for quantile, peak in peaks.items())
+
+
+def by_pool(memory: Iterable[PoolMemory]) -> Iterable[Sequence[PoolMemory]]:
+    """A pool's GPUs, or its hosts, at each quantile of lengths, the shortest first."""
+    found: dict[tuple[str, str], list[PoolMemory]] = {}
+    for held in memory:
+        found.setdefault((held.pool, held.kind), []).append(held)
+    return found.values()
+
+
+def _position(step: Operation, held: PoolMemory) -> Position:
+    """The plan's line of the stage at the peak; of what publishes, that of its update."""
+    known = stages(step)
+    name = (held.at_stage or "").removeprefix("publish_")
+    on = (op for op in known.values() if pool_of(op) == held.pool)
+    stage = known.get(name) or next(on, step)
+    line = plan_line(stage)
+    return Position(line.line.data, line.column.data) if line else position_of(stage)
+
+
+def _message(found: Sequence[PoolMemory]) -> str:
+    """Of one pool, at each quantile of lengths that is too much for it."""
+    least = found[0]
+    return (
+        f"{_owner(least)} has {gib(least.capacity_bytes)} GiB and needs {gib(least.peak_bytes)} "
+        f"{_when(least)}, for responses of {_quantiles(found)}: {largest_terms(least)}: "
+        f"write {_remedy(least)}"
+    )
+
+
+def _owner(held: PoolMemory) -> str:
+    return f"{'the busiest GPU' if held.kind == 'gpu' else 'a host'} of `{held.pool}`"
+
+
+def _when(held: PoolMemory) -> str:
+    if held.at_stage:
+        return f"while `{held.at_stage}` runs"
+    return "between stages" if held.kind == "gpu" else "all the time"
+
+
+def _quantiles(found: Sequence[PoolMemory]) -> str:
+    """The shortest length at which it is too much; longer ones need no less."""
+    first = found[0].quantile
+    length = "the longest length allowed" if first == "cap" else f"length {first}"
+    return length if len(found) == 1 else f"{length} and longer"
+
+
+def largest_terms(held: PoolMemory) -> str:
+    """Its largest terms and their GiB."""
+    terms = sorted(held.terms.items(), key=lambda term: -term[1])
+    return ", ".join(f"{name} {gib(size)}" for name, size in terms[:SHOWN] if gib(size) != "0.0")
+
+
+def gib(size: float) -> str:
+    """Bytes in GiB, as GPUs are sold by."""
+    return f"{size / GIB:.1f}"
+
+
+def _remedy(held: PoolMemory) -> str:
+    remedies = REMEDIES if held.kind == "gpu" else HOST_REMEDIES
+    largest = max(remedies, key=lambda term: held.terms.get(term, 0.0))
+    return remedies[largest]

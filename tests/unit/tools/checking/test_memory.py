@@ -1,0 +1,96 @@
+"""Memory that is not enough: who lacks it, when, for what, from which lengths on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rpeg.cost.estimate import PoolMemory
+from rpeg.passes.base import pipelines, step
+from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass
+from rpeg.tools.checking.memory import GIB, memory_lines, memory_problems
+from tests.unit.passes.pipelines import grpo, parse, place, run
+from tests.unit.tools.commands import PLAN, Shell
+
+EXAMPLE = Path(__file__).parents[4] / "examples" / "ppo_7b_gh200.rpeg"
+TEXT = grpo().removesuffix("}\n") + PLAN + "}\n"
+
+
+def held(quantile: str, at: str | None = "actor", kind: str = "gpu", **terms: float) -> PoolMemory:
+    """So many GiB of 80."""
+    found = {name: size * GIB for name, size in terms.items()}
+    total = sum(found.values())
+    assert kind == "gpu" or kind == "host"
+    return PoolMemory("all", kind, 80 * GIB, total, quantile, at, found, ((0.0, total),))
+
+
+def problems(*memory: PoolMemory) -> list[str]:
+    module = run(parse(TEXT), RpegAnnotateParallelismPass(plan="wide"))
+    return [str(d) for d in memory_problems(memory, step(next(pipelines(module))), "p.rpeg")]
+
+
+def test_what_fits_is_no_problem() -> None:
+    assert problems(held("p50", weights=40, kv=40), held("cap", kind="host", optimizer=80)) == []
+
+
+def test_one_message_for_all_lengths() -> None:
+    lengths = {"p50": 20.0, "p95": 45.0, "p99": 60.0, "cap": 70.0}
+    memory = [held(name, weights=36.0, activations=size) for name, size in lengths.items()]
+    assert problems(*memory) == [
+        f"p.rpeg:{place(TEXT, 'actor on all')}: error: the busiest GPU of `all` has 80.0 GiB and "
+        "needs 81.0 while `actor` runs, for responses of length p95 and longer: activations 45.0, "
+        "weights 36.0: write recompute=full, or a smaller mb(tokens=...)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("memory", "line", "text"),
+    [
+        (held("cap", "y", kv=81), "y on all", "for responses of the longest length allowed: kv"),
+        (held("p99", "publish_actor", buffers=99), "actor on all", "a smaller publish(bucket=...)"),
+        (held("p50", None, weights=90), "y on all", "needs 90.0 between stages"),
+        (held("p50", None, "host", optimizer=90), "y on all", "a host of `all` has 80.0 GiB"),
+        (held("p50", None, "host", optimizer=90), "y on all", "resid(opt=always)"),
+    ],
+)
+def test_where_and_what_to_write(memory: PoolMemory, line: str, text: str) -> None:
+    (message,) = problems(memory)
+    assert message.startswith(f"p.rpeg:{place(TEXT, line)}: error: ")
+    assert text in message
+
+
+def test_gpus_and_hosts_have_messages_of_their_own() -> None:
+    assert len(problems(held("p50", kv=90), held("p50", None, "host", optimizer=90))) == 2
+
+
+def test_lines() -> None:
+    memory = [held("p50", kv=10, weights=2), held("cap", kv=20, weights=2)]
+    assert list(memory_lines(memory)) == [
+        "memory: the busiest GPU of `all`, 80.0 GiB: 12.0 at p50, 22.0 at cap while `actor` runs: "
+        "kv 20.0, weights 2.0"
+    ]
+    assert "12.0 at every length" in next(iter(memory_lines(memory[:1])))
+
+
+@pytest.mark.parametrize("cluster", ["alps-1", "alps-16"])
+def test_ppo_of_7b_fits(cluster: str, shell: Shell) -> None:
+    done = shell("check", str(EXAMPLE), "--cluster", cluster, "--json")
+    told = json.loads(done.out)
+    (found,) = told["findings"]
+    assert (done.code, told["messages"]) == (0, [])
+    assert {(m["pool"], m["kind"]) for m in found["estimate"]["memory"]} == {
+        ("all", "gpu"),
+        ("all", "host"),
+    }
+
+
+def test_ppo_of_7b_with_its_optimizers_on_the_gpus(shell: Shell) -> None:
+    text = EXAMPLE.read_text(encoding="utf-8").replace(", resid(opt=host)", "")
+    text = shell.write(text=text.replace("resid(opt=host),", ""))
+    done = shell("check", "p.rpeg", "--cluster", "alps-1")
+    (message,) = [line for line in done.err.splitlines() if "error" in line]
+    assert message.startswith(f"p.rpeg:{place(text, 'y on all, par(tp=1, dp=4)')}: error: ")
+    assert "while `y` runs, for responses of length p50 and longer: optimizer" in message
+    assert done.code == 1
