@@ -7,16 +7,19 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from rpeg.frontend import Loaded
 from rpeg.frontend.overrides import dump_params
 from rpeg.ir.text.diagnostics import Diagnostic, has_errors, show
 from rpeg.passes.base import pipelines
-from rpeg.tools.checking.findings import Findings, examine
 from rpeg.tools.compiling import load_with
 from rpeg.tools.console import FAILED, OK, Source, language_only, read
 from rpeg.tools.predicting.arguments import Target, target, target_arguments
 from rpeg.tools.sources import source_problems
+
+if TYPE_CHECKING:
+    from rpeg.tools.checking.findings import Findings
 
 HELP = "check files: every problem at once, with its place; and whether a plan works on a cluster"
 
@@ -82,6 +85,8 @@ def _checked(name: str, overrides: Sequence[str], there: Target | None) -> Check
 
 def _examined(source: Source, there: Target) -> tuple[Findings | None, Sequence[Diagnostic]]:
     """One pipeline of a file without errors, by itself: passes rewrite its module."""
+    from rpeg.tools.checking.findings import examine
+
     alone = load_with(there.sets, source)
     assert alone.module is not None
     return examine(alone.module, alone.sources, source, there)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rpeg.cost.architecture_files import load_architecture
 from rpeg.ir.clusters import ClusterError, load_cluster
 from rpeg.ir.figures import FigureError
 from rpeg.tools.console import USAGE, Failure, positive
@@ -54,6 +53,8 @@ def target(options: argparse.Namespace) -> Target:
 
 
 def _architecture(text: str) -> tuple[str, str]:
+    from rpeg.cost.architecture_files import load_architecture
+
     model, equals, name = text.partition("=")
     if not (model and equals and name):
         raise Failure(f"--arch {text}: write MODEL=NAME, such as actor=qwen2.5-7b", USAGE)
