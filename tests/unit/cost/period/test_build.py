@@ -24,7 +24,7 @@ from rpeg.tools.console import read
 from tests.unit.cost.period.by_hand import GRAPHS
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
-BUFFERED = Path(__file__).parents[2] / "interp" / "l1" / "buffered.mlir"
+L1 = Path(__file__).parents[2] / "interp" / "l1"
 CHUNKS = 8
 
 
@@ -120,15 +120,38 @@ def test_only_a_schedule_has_a_graph() -> None:
         task_graph(pipeline, one_second)
 
 
-@pytest.mark.parametrize(("groups", "steps"), [(4, 1), (8, 2), (11, 2)])
-def test_a_buffer_holds_so_many_steps(groups: int, steps: int) -> None:
-    text = BUFFERED.read_text(encoding="utf-8").replace("capacity = 4", f"capacity = {groups}")
-    module, _, problems = parse_module(text, "buffered.mlir")
+def scheduled(name: str, *change: str) -> TaskGraph:
+    """The graph of a text of L1, with one thing changed."""
+    text = (L1 / name).read_text(encoding="utf-8").replace(*change)
+    module, _, problems = parse_module(text, name)
     assert module is not None and not problems
     RpegSchedulePass().apply(Context(), module)
     pipeline = next(op for op in module.walk() if isinstance(op, PipelineOp))
-    waits = [e for e in task_graph(pipeline, one_second).edges if e.why == "back-pressure"]
+    return task_graph(pipeline, one_second)
+
+
+@pytest.mark.parametrize(("groups", "steps"), [(4, 1), (8, 2), (11, 2)])
+def test_a_buffer_holds_so_many_steps(groups: int, steps: int) -> None:
+    graph = scheduled("buffered.mlir", "capacity = 4", f"capacity = {groups}")
+    waits = [edge for edge in graph.edges if edge.why == "back-pressure"]
     assert waits == [Edge("popped", "queue", steps, "back-pressure")]
+
+
+def test_chunks_need_the_chunks_that_hold_their_samples() -> None:
+    """16 samples in groups of four, and in pairs."""
+    graph = scheduled("streamed.mlir", "  rpeg.step", "  rpeg.ranks @all 0 to 1\n  rpeg.step")
+    assert set(graph.edges) >= {
+        *(Edge("y 2/8", "groups 1/4"), Edge("y 8/8", "groups 4/4"), Edge("y 3/8", "pairs 3/8")),
+        *(Edge("groups 3/4", "short 3/4"), Edge("pairs 5/8", "lp_ref_chunks 5/8")),
+        *(Edge("adv_chunks 4/4", "adv"), Edge("lp_ref_chunks 8/8", "lp_ref")),
+    }
+    assert Edge("adv_chunks 3/4", "adv") not in graph.edges
+
+
+def test_an_update_takes_chunks_as_they_come() -> None:
+    ranks = "  rpeg.ranks @all 0 to 1\n  rpeg.step"
+    graph = scheduled("streamed_update.mlir", "  rpeg.step", ranks)
+    assert set(graph.edges) >= {Edge("pg 1/4", "actor 1/4"), Edge("actor 4/4", "y 1/4", 1, "state")}
 
 
 STREAMED = """
