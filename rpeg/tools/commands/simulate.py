@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from rpeg.cost.period.schedule import Schedule
@@ -15,6 +16,7 @@ from rpeg.cost.simulation.trace import trace_events
 from rpeg.tools.console import OK, Failure, language_only, natural, positive, read
 from rpeg.tools.predicting.arguments import target, target_arguments
 from rpeg.tools.predicting.estimates import Predicted, predict
+from rpeg.tools.tracing.names import timed_names
 from rpeg.tools.views.simulation import text
 
 HELP = "simulate steps of a pipeline on a cluster: lengths vary, links are shared"
@@ -47,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     found = predict(source, target(options))
     ran = simulated(found.graph, found.setting, options.steps, options.seed)
     if options.trace:
-        _write_trace(ran, options.trace)
+        _write_trace(ran, timed_names(found.placed.pipeline), options.trace)
     _print(summary(ran, options.seed, Schedule.of(found.setting.pipeline).ahead), found, options)
     return OK
 
@@ -62,8 +64,8 @@ def _print(told: Simulated, found: Predicted, options: argparse.Namespace) -> No
         sys.stdout.write(text(told, title, notes))
 
 
-def _write_trace(ran: Run, path: Path) -> None:
-    lines = ",\n".join(json.dumps(event) for event in trace_events(ran))
+def _write_trace(ran: Run, timed: Mapping[str, str], path: Path) -> None:
+    lines = ",\n".join(json.dumps(event) for event in trace_events(ran, timed))
     try:
         path.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
     except OSError as error:

@@ -7,10 +7,8 @@ import json
 import sys
 from pathlib import Path
 
-from rpeg.tools.compiling import one_pipeline
-from rpeg.tools.console import OK, Failure, language_only, natural, read
+from rpeg.tools.console import OK, Failure, natural
 from rpeg.tools.tracing.compare import compare
-from rpeg.tools.tracing.names import timed_names
 from rpeg.tools.tracing.read import TraceError, read_trace
 from rpeg.tools.tracing.show import text
 
@@ -32,11 +30,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="leave the first N steps of each out, in which things warm up (default: 1)",
     )
-    diff.add_argument(
-        "--of",
-        metavar="FILE[:PIPELINE]",
-        help="the pipeline of PREDICTED, whose stages a run calls otherwise: y is its generate",
-    )
     diff.add_argument("--json", action="store_true", help="print the comparison as JSON")
 
 
@@ -46,11 +39,6 @@ def run(options: argparse.Namespace) -> int:
         predicted, measured = (read_trace(p) for p in (options.predicted, options.measured))
     except TraceError as error:
         raise Failure(str(error)) from None
-    if options.of is not None:
-        source = read(options.of)
-        language_only(source, "rpeg trace diff --of")
-        _, pipeline, _ = one_pipeline(source, ())
-        predicted = predicted.renamed(timed_names(pipeline))
     found = compare(predicted, measured, options.skip)
     sys.stdout.write(json.dumps(found.to_json(), indent=2) + "\n" if options.json else text(found))
     return OK

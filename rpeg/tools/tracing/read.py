@@ -1,8 +1,9 @@
 """Seconds of each stage, read from a trace in the format of Perfetto and chrome://tracing.
 
 Complete events (`ph` is X) count: `ts` and `dur` in microseconds, `args.step` and `args.stage`, as
-runs and simulations write them; an event without them is of one step, its stage is its name. The
-file is an array, which may lack its end, or an object with `traceEvents`.
+runs and simulations write them; an event without them is of one step, its stage is its name. A
+simulation says besides what a run's clock calls the stage, as `args.timed_as`. The file is an
+array, which may lack its end, or an object with `traceEvents`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,14 +49,6 @@ class Trace:
     """The second at which the first stage began."""
     stages: Mapping[str, Mapping[int, float]]
     """Seconds of work of each stage, by step, on the track where it took longest."""
-
-    def renamed(self, names: Mapping[str, str]) -> Trace:
-        """With other names for stages, where `names` has them; those that become one add up."""
-        stages: defaultdict[str, defaultdict[int, float]] = defaultdict(lambda: defaultdict(float))
-        for stage, by_step in self.stages.items():
-            for step, seconds in by_step.items():
-                stages[names.get(stage, stage)][step] += seconds
-        return replace(self, stages=stages)
 
 
 def read_trace(path: Path) -> Trace:
@@ -101,7 +94,7 @@ def _span(event: Mapping[str, Any], file: Path) -> Span:
     try:
         begin = event["ts"] * MICRO
         return Span(
-            stage=str(args.get("stage", event["name"])),
+            stage=str(args.get("timed_as") or args.get("stage") or event["name"]),
             step=int(args.get("step", 0)),
             track=(str(event.get("pid")), str(event.get("tid"))),
             begin=begin,
@@ -121,7 +114,9 @@ def _ends(spans: Iterable[Span]) -> dict[int, float]:
 
 
 def _stages(spans: Iterable[Span]) -> dict[str, dict[int, float]]:
-    """A stage inside another counts as part of it; waits inside are no work of either."""
+    """A stage inside another counts as part of it; waits inside are no work of either. What takes
+    no time is left out.
+    """
     work: defaultdict[tuple[str, int, tuple[str, str]], float] = defaultdict(float)
     for span in spans:
         outer, _, inner = span.stage.partition("/")
@@ -133,4 +128,4 @@ def _stages(spans: Iterable[Span]) -> dict[str, dict[int, float]]:
     stages: defaultdict[str, dict[int, float]] = defaultdict(dict)
     for (stage, step, _), seconds in work.items():
         stages[stage][step] = max(seconds, stages[stage].get(step, 0.0))
-    return dict(stages)
+    return {stage: by_step for stage, by_step in stages.items() if any(by_step.values())}

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from rpeg.tools.tracing.read import TraceError, read_trace
-from tests.unit.tools.commands import Shell
+from tests.unit.passes.pipelines import grpo
+from tests.unit.tools.commands import PLAN, Shell
 
 
 def event(stage: str, step: int, begin: float, seconds: float, **more: Any) -> dict[str, Any]:
@@ -117,26 +118,19 @@ def test_files_in_another_form(tmp_path: Path, text: str, why: str) -> None:
     assert str(error.value).startswith(f"{path}: {why}")
 
 
-def test_stages_by_the_names_of_a_run(shell: Shell) -> None:
-    predicted = [event("y", 1, 0, 2), event("actor", 1, 2, 1), event("lp_old", 1, 3, 1)]
-    measured = [event("generate", 1, 0, 4), event("update_actor", 1, 4, 3)]
-    write(shell.folder / "predicted.json", predicted)
-    write(shell.folder / "measured.json", measured)
-    words = ("trace", "diff", "predicted.json", "measured.json", "--of", "p.rpeg", "--json")
-    table = json.loads(shell(*words).out)
-    sides = {gap["name"]: (gap["predicted_s"], gap["measured_s"]) for gap in table["stages"]}
-    assert sides == {
-        "generate": (2.0, 4.0),
-        "update_actor": (1.0, 3.0),
-        "logprob_actor": (1.0, None),
-    }
-
-
-def test_stages_that_become_one_add_up(tmp_path: Path) -> None:
-    events = [event("y", 1, 0, 2), event("z", 1, 2, 1)]
-    trace = read_trace(write(tmp_path / "trace.json", events))
-    both = trace.renamed({"y": "generate", "z": "generate"})
-    assert both.stages == {"generate": {1: pytest.approx(3.0)}}
+def test_a_simulation_has_the_names_of_a_run(shell: Shell) -> None:
+    write(
+        shell.folder / "run.json", [event(name, 1, 0, 1) for name in ("generate", "update_actor")]
+    )
+    shell.write(text=grpo().rstrip()[:-1] + PLAN + "}\n")
+    words = ("--cluster", "h100-1", "--arch", "actor=qwen2.5-7b", "--arch", "ref=qwen2.5-7b")
+    done = shell("simulate", "p.rpeg", "--steps", "3", *words, "--trace", "simulated.json")
+    assert done.code == 0, done.err
+    table = json.loads(shell("trace", "diff", "simulated.json", "run.json", "--json").out)
+    both = {gap["name"] for gap in table["stages"] if gap["ratio"] is not None}
+    alone = {gap["name"] for gap in table["stages"] if gap["ratio"] is None}
+    assert both == {"generate", "update_actor"}
+    assert {"logprob_ref", "score_correct"} <= alone
 
 
 def test_a_missing_file(shell: Shell) -> None:

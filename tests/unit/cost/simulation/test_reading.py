@@ -36,7 +36,7 @@ def test_batches_come_from_the_newest_weights_there(k: int, batches: dict[int, i
 
 
 def test_trace_has_each_task_once_a_step_on_its_track() -> None:
-    events = list(trace_events(simulate(disaggregated(1), 3)))
+    events = list(trace_events(simulate(disaggregated(1), 3), {}))
     names = {e["tid"]: e["args"]["name"] for e in events if e["ph"] == "M"}
     work = [e for e in events if e["ph"] == "X"]
     assert {(e["name"], e["args"]["step"]) for e in work} == {
