@@ -150,11 +150,16 @@ def _passing(op: RpegOp, setting: Setting, share: float) -> Iterator[Holding]:
     """Activations and logits of a stage that goes through a model."""
     if not _passes(op):
         return
-    rows = _rows(op, setting)
-    held = _pass(op, setting, rows, rows.prompt.quantile(share) + rows.response.quantile(share))
+    held = _pass(op, setting, _rows(op, setting), longest_row(op, setting, share))
     during = frozenset([stage_name(op)])
     yield Holding("activations", held.activations, during)
     yield Holding("logits", held.logits, during)
+
+
+def longest_row(op: RpegOp, setting: Setting, share: float) -> float:
+    """Tokens of a sequence whose prompt and response are of that quantile."""
+    rows = _rows(op, setting)
+    return rows.prompt.quantile(share) + rows.response.quantile(share)
 
 
 def _rows(op: RpegOp, setting: Setting) -> Rows:

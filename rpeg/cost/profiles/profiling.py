@@ -13,7 +13,7 @@ from rpeg.cost.profiles.sampling import Rollouts
 from rpeg.cost.profiles.setting import Setting
 from rpeg.cost.profiles.stage import Profile
 from rpeg.cost.profiles.states import states
-from rpeg.cost.profiles.workload import DEMONSTRATION, Rows, timeout_of
+from rpeg.cost.profiles.workload import Rows, timeout_of
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.effects import EvalLossOp, EvalOp
 from rpeg.ir.ops.movement import PublishOp, TransferOp, clause_of, model_of, pool_of
@@ -115,7 +115,7 @@ def held_out(op: EvalOp | EvalLossOp, setting: Setting) -> Rows:
     limit = python_value(op.properties.get("limit"))
     number = float(limit) if isinstance(limit, int) else EVALUATED
     samples = isinstance(op, EvalOp)
-    most = float(op.int_of("max_tokens")) if samples else DEMONSTRATION.cap
+    most = float(op.int_of("max_tokens")) if samples else None
     data = op.operands[1].type
     assert isinstance(data, DataType)
     times = op.int_of("n") if samples else 1

@@ -109,9 +109,15 @@ class Rollouts:
         )
 
     def _in_chunks(self, rows: Rows, on: Machine, engine: Engine) -> float:
-        """Rectangles of samples, each as long as its longest response."""
+        """Rectangles of samples, each as long as its longest response; the slowest process has the
+        longest of all.
+        """
         mine = max(rows.number / self.layout.dp, 1.0)
         size = min(self.most, mine)
-        longest = rows.response.longest(size)
+        last = self._chunk(rows, on, engine, size, rows.response.longest(rows.number))
+        others = self._chunk(rows, on, engine, size, rows.response.longest(size))
+        return last + (mine / size - 1.0) * others
+
+    def _chunk(self, rows: Rows, on: Machine, engine: Engine, size: float, longest: float) -> float:
         each = Requests.of(size, rows.prompt.average, rows.response.average, longest=longest)
-        return mine / size * float(batch_time(self.serving(on), each, engine))
+        return float(batch_time(self.serving(on), each, engine))

@@ -102,6 +102,9 @@ class Inputs:
     checkers: Mapping[str, Cores] = field(default_factory=dict[str, "Cores"])
     """By verifying stage, of those with a pool of cores of their own."""
     assumptions: Assumptions | None = None
+    """None: those of published steps."""
+    notes: tuple[str, ...] = ()
+    """What else an estimate is to note."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ class Setting:
             pipeline,
             platform,
             model_shapes(pipeline, inputs.folder, inputs.shapes),
-            Workload(pipeline, inputs.folder),
+            Workload(pipeline, inputs.folder, list(inputs.notes)),
             inputs.assumptions or Assumptions.usual(platform, samples),
             inputs.checkers,
         )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from rpeg.cost.estimate import TaskSpan
 from rpeg.cost.profiles.footprint import Footprint
@@ -28,8 +27,8 @@ class Moment:
 def moments(spans: Sequence[TaskSpan], pool: str, period_s: float) -> list[Moment]:
     """One period, cut wherever a stage starts or ends; at least one moment."""
     folded = [piece for span in spans for piece in _folded(span, period_s)]
-    cuts = sorted({0.0, *(t for start, end, _ in folded for t in (start, end))})
-    return [_moment(start, end, folded, pool) for start, end in pairwise([*cuts, period_s])]
+    cuts = {0.0, *(t for start, end, _ in folded for t in (start, end) if t < period_s)}
+    return [_moment(start, folded, pool) for start in sorted(cuts)]
 
 
 def peak(held: Footprint, period: Iterable[Moment]) -> Moment:
@@ -61,8 +60,8 @@ def _folded(span: TaskSpan, period_s: float) -> Iterator[_Piece]:
         yield 0.0, end - period_s, span
 
 
-def _moment(start: float, end: float, folded: Sequence[_Piece], pool: str) -> Moment:
-    now = [span for first, last, span in folded if first <= start < last and end > start]
+def _moment(start: float, folded: Sequence[_Piece], pool: str) -> Moment:
+    now = [span for first, last, span in folded if first <= start < last]
     here = (span.stage for span in now if span.resource == pool)
     stages = frozenset(span.stage for span in now if span.stage is not None)
     return Moment(start, stages, next(here, None))

@@ -85,9 +85,11 @@ class Workload:
             case _:
                 raise TypeError(f"{source.type} has no rows")
 
-    def of_data(self, data: DataType, number: float, most: float) -> Rows:
-        """Responses of up to `most` tokens to rows of a data set."""
-        return Rows(number, self.prompts(data.symbol), self._response(f"{data.symbol}", most))
+    def of_data(self, data: DataType, number: float, most: float | None) -> Rows:
+        """Rows of a data set: with responses of up to `most` tokens, or with those they have."""
+        if most is None:
+            return self._demonstrations(data.symbol, number)
+        return Rows(number, self.prompts(data.symbol), self._response(data.symbol, most))
 
     def prompts(self, data: str) -> Distribution:
         """Prompts of a data set."""
@@ -120,13 +122,14 @@ class Workload:
 
     def _read(self, batch: SSAValue, number: float) -> Rows:
         source = batch.owner.source.type if isinstance(batch.owner, BatchOp) else None
-        name = source.symbol if isinstance(source, CursorType) else ""
-        response = self._expected(name)
-        if response is None:
-            self._assume(
-                f"no line `expect {name}`: responses of {DEMONSTRATION.mean:g} tokens on average"
-            )
-        return Rows(number, PROMPT, response or DEMONSTRATION)
+        return self._demonstrations(source.symbol if isinstance(source, CursorType) else "", number)
+
+    def _demonstrations(self, data: str, number: float) -> Rows:
+        told = self._expected(data)
+        if told is None:
+            text = f"responses of {DEMONSTRATION.mean:g} tokens on average"
+            self._assume(f"no line `expect {data}`: {text}")
+        return Rows(number, PROMPT, told or DEMONSTRATION)
 
     def _response(self, name: str, most: float) -> Distribution:
         told = self._expected(name, most)
