@@ -5,27 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xdsl.ir import Operation
-
 from rpeg.cost.estimate import Estimate
 from rpeg.cost.estimating import estimate_of, step_graph
 from rpeg.cost.period.cycles import Deadlock
 from rpeg.cost.period.graph import TaskGraph
-from rpeg.cost.platform import Platform, load_platform
 from rpeg.cost.profiles.setting import Inputs, Setting
 from rpeg.cost.profiles.shapes import ShapeError
-from rpeg.ir.clusters import ClusterError
 from rpeg.ir.ops.declare import ModelOp, PipelineOp
 from rpeg.ir.rules.violations import hint
-from rpeg.ir.text.diagnostics import Diagnostic, DiagnosticsError
-from rpeg.ir.text.sources import position_of
+from rpeg.ir.text.diagnostics import DiagnosticsError
 from rpeg.tools.console import USAGE, Failure, Source, report
 from rpeg.tools.predicting.arguments import Target
-from rpeg.tools.predicting.placing import Placed, place
-
-
-class NoSpeeds(Failure):
-    """The cluster's file doesn't tell how fast its parts are."""
+from rpeg.tools.predicting.placing import Placed, place, platform_of, refused
 
 
 @dataclass(frozen=True)
@@ -59,22 +50,15 @@ def predicted(there: Placed, target: Target) -> Predicted:
     """
     scheduled = there.scheduled()
     _known(scheduled, target.architectures)
-    inputs = Inputs(there.source.folder, target.architectures, there.checkers)
+    inputs = Inputs(there.source.folder, target.architectures, there.checkers, notes=there.notes)
     try:
-        setting = Setting.of(scheduled, _platform(there.cluster), inputs)
+        setting = Setting.of(scheduled, platform_of(there.cluster), inputs)
         graph = step_graph(setting)
         return Predicted(there, setting, graph, estimate_of(setting, graph, there.plan))
     except ShapeError as error:
-        raise _at(error.op, error.message, there.source) from error
+        raise refused(error.op, error.message, there.source) from error
     except Deadlock as error:
-        raise _at(scheduled, str(error), there.source) from error
-
-
-def _platform(cluster: str) -> Platform:
-    try:
-        return load_platform(cluster)
-    except ClusterError as error:
-        raise NoSpeeds(str(error)) from None
+        raise refused(scheduled, str(error), there.source) from error
 
 
 def _known(pipeline: PipelineOp, architectures: Mapping[str, str]) -> None:
@@ -83,7 +67,3 @@ def _known(pipeline: PipelineOp, architectures: Mapping[str, str]) -> None:
         if name not in models:
             near = hint(name, models) or f"; the pipeline has: {', '.join(models)}"
             raise Failure(f"--arch {name}={shape}: there is no model `{name}`{near}", USAGE)
-
-
-def _at(op: Operation, message: str, source: Source) -> DiagnosticsError:
-    return DiagnosticsError([Diagnostic(position_of(op), message, "error", source.name)])

@@ -6,21 +6,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
-from rpeg.cost.profiles.setting import Cores, checkers_of
+from rpeg.cost.platform import Platform, load_platform
+from rpeg.cost.profiles.setting import Cores, Inputs, checkers_of
+from rpeg.cost.profiles.shapes import ShapeError
+from rpeg.ir.clusters import ClusterError
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.rsched import SequenceOp
 from rpeg.ir.rules.verify import diagnose
-from rpeg.ir.text.diagnostics import DiagnosticsError, has_errors
-from rpeg.ir.text.sources import Sources
+from rpeg.ir.text.diagnostics import Diagnostic, DiagnosticsError, has_errors
+from rpeg.ir.text.sources import Sources, position_of
 from rpeg.ir.types.values import symbol_text
-from rpeg.passes.base import pipelines
+from rpeg.passes.base import PassRefused, pipelines
 from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass
+from rpeg.planner.smallest import NAME as SMALLEST
+from rpeg.planner.smallest import place_smallest
 from rpeg.tools.compiling import SIMPLIFY, one_pipeline, pass_problems, passes_of
 from rpeg.tools.console import Failure, Source, report
 from rpeg.tools.predicting.arguments import Target
-from rpeg.tools.predicting.plans import choose
+from rpeg.tools.predicting.plans import Chosen, choose
+
+
+class NoSpeeds(Failure):
+    """The cluster's file doesn't tell how fast its parts are."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +43,8 @@ class Placed:
     plan: str
     checkers: Mapping[str, Cores]
     """The stages that pools of cores run, by name."""
+    notes: tuple[str, ...] = ()
+    """What a user is told of the plan."""
 
     @property
     def pipeline(self) -> PipelineOp:
@@ -69,16 +81,49 @@ def placed(module: ModuleOp, sources: Sources, source: Source, target: Target) -
         DiagnosticsError: the plan does not go with the pipeline or the cluster.
     """
     chosen = choose(next(pipelines(module)), target)
-    if chosen.plan is None:
-        raise Failure(f'{source.path} has no plan for "{chosen.cluster}": name one with --plan')
     problems = diagnose(module, sources, names=False)
     if has_errors(problems):
         raise DiagnosticsError(problems)
+    there = _by_plan if chosen.plan is not None else _without_plan
+    found = there(module, source, target, chosen)
+    _run(module, passes_of("rpeg-fuse-inference"), source)
+    return found
+
+
+def _by_plan(module: ModuleOp, source: Source, target: Target, chosen: Chosen) -> Placed:
+    assert chosen.plan is not None, "the caller has looked"
     name, checkers = chosen.plan.title, checkers_of(chosen.plan)
     _run(module, passes_of(SIMPLIFY), source)
     _run(module, [RpegAnnotateParallelismPass(plan=name)], source)
-    _run(module, passes_of("rpeg-fuse-inference"), source)
     return Placed(source, module, chosen.cluster, name, checkers)
+
+
+def _without_plan(module: ModuleOp, source: Source, target: Target, chosen: Chosen) -> Placed:
+    """The smallest tp x pp that fits, which is noted."""
+    platform = platform_of(chosen.cluster)
+    _run(module, passes_of(SIMPLIFY), source)
+    try:
+        found = place_smallest(module, platform, Inputs(source.folder, target.architectures))
+    except ShapeError as error:
+        raise refused(error.op, error.message, source) from error
+    except PassRefused as refusal:
+        problem = refusal.problems[0]
+        raise refused(problem.op, problem.message, source) from refusal
+    notes = (found.note(chosen.cluster),)
+    return Placed(source, module, chosen.cluster, SMALLEST, {}, notes)
+
+
+def platform_of(cluster: str) -> Platform:
+    """A cluster and its speeds. Raises NoSpeeds."""
+    try:
+        return load_platform(cluster)
+    except ClusterError as error:
+        raise NoSpeeds(str(error)) from None
+
+
+def refused(op: Operation, message: str, source: Source) -> DiagnosticsError:
+    """An error at the place of an operation."""
+    return DiagnosticsError([Diagnostic(position_of(op), message, "error", source.name)])
 
 
 def _run(module: ModuleOp, passes: Sequence[ModulePass], source: Source) -> None:

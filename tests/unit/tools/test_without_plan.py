@@ -1,0 +1,38 @@
+"""Files without a plan for the cluster that is asked about."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rpeg.tools.rpeg import main
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+def test_the_smallest_layout_is_priced_and_told(capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(EXAMPLES / "ppo_critic.rpeg")
+    assert main(["explain", file, "--cluster", "alps-1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["plan"], found["gpus"]) == ("smallest", 4)
+    assert any("tp=4 pp=1 dp=1" in note for note in found["notes"])
+    gpu = [held for held in found["memory"] if held["kind"] == "gpu"]
+    assert all(held["peak_bytes"] <= held["capacity_bytes"] for held in gpu)
+
+
+def test_a_model_of_unknown_shape_is_an_error_with_its_place(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = str(EXAMPLES / "async_two_pools.rpeg")
+    assert main(["explain", file, "--cluster", "h100-1"]) == 1
+    message = capsys.readouterr().err
+    assert "async_two_pools.rpeg:10:9: error: nothing tells the shape of `actor`" in message
+    assert "--arch actor=" in message
+
+
+def test_a_cluster_without_speeds_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(EXAMPLES / "dpo.rpeg")
+    assert main(["explain", file, "--cluster", "cpu"]) == 1
+    assert "rpeg calibrate -o here.toml" in capsys.readouterr().err
