@@ -16,8 +16,8 @@ from rpeg.tools.checking.memory import memory_lines, memory_problems
 from rpeg.tools.checking.staleness import Age, ages
 from rpeg.tools.console import Source
 from rpeg.tools.predicting.arguments import Target
-from rpeg.tools.predicting.estimates import NoSpeeds, predicted
-from rpeg.tools.predicting.placing import Placed, placed
+from rpeg.tools.predicting.estimates import predicted
+from rpeg.tools.predicting.placing import NoSpeeds, Placed, placed
 
 
 @dataclass(frozen=True)
