@@ -1,30 +1,76 @@
-"""`rpeg report`: a picture of a run."""
+"""`rpeg report`: a picture of a run, or a page of what a pipeline is predicted to take."""
 
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
-from rpeg.tools.console import OK, Failure
+from rpeg.tools.console import OK, USAGE, Failure, language_only, read
 from rpeg.tools.launching import need_torch
+from rpeg.tools.predicting.arguments import target, target_arguments
 
-HELP = "draw a run: reward or losses by step, and held-out measures (PNG)"
+HELP = "draw a run (PNG), or what a pipeline is predicted to take on a cluster (HTML)"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.add_argument("run", type=Path, metavar="RUN", help="a run's folder, such as runs/grpo")
-    parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="default: RUN/report.png")
+    parser.add_argument(
+        "what",
+        metavar="RUN|FILE[:PIPELINE]",
+        help="a run's folder, such as runs/grpo; or .rpeg text, and which of its pipelines",
+    )
+    parser.add_argument(
+        "-o",
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="default: RUN/report.png, or PIPELINE.html here",
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="another value for a param"
+    )
+    target_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print the predicted figures as JSON")
+    parser.epilog = "Options but for -o go with a FILE: what is predicted, not what was measured."
 
 
 def run(options: argparse.Namespace) -> int:
-    """Draws the run."""
+    """Draws the one or the other: a run is a folder, a pipeline is in a file."""
+    if Path(options.what).is_dir():
+        return _measured(options)
+    return _predicted(options)
+
+
+def _measured(options: argparse.Namespace) -> int:
+    given = (options.cluster, options.gpus, options.plan, options.arch, options.set, options.json)
+    if any(given):
+        text = "is the folder of a run, which was measured: only -o goes with it"
+        raise Failure(f"{options.what} {text}", USAGE)
     need_torch()
     from rpeg.runtime.errors import RuntimeFailure
     from rpeg.runtime.logs.report import plot_run
 
+    folder = Path(options.what)
     try:
-        print(plot_run(options.run, options.out or options.run / "report.png"))
+        print(plot_run(folder, options.out or folder / "report.png"))
     except RuntimeFailure as error:
         raise Failure(str(error)) from None
+    return OK
+
+
+def _predicted(options: argparse.Namespace) -> int:
+    from rpeg.tools.predicting.estimates import predict
+    from rpeg.tools.report.page import page
+
+    source = read(options.what)
+    language_only(source, "rpeg report")
+    predicted = predict(source, target(options))
+    figures, pipeline = predicted.estimate.to_json(), predicted.setting.pipeline
+    out: Path = options.out or Path(f"{pipeline.title}.html")
+    try:
+        out.write_text(page(figures, pipeline), encoding="utf-8")
+    except OSError as error:
+        raise Failure(f"{out}: {error.strerror}") from None
+    print(json.dumps(figures, indent=2) if options.json else out)
     return OK

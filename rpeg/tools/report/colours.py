@@ -9,14 +9,17 @@ from rpeg.tools.report.figures import Figure
 from rpeg.tools.report.markup import tag
 
 COLOURS = 10
-"""Classes c0 to c9 of report.css; further stages take them in turn, and have names beside."""
+"""Classes c0 to c9 of report.css."""
 NONE = "none"
-"""The class of what belongs to no stage: transfers, publishes."""
+"""The class of what belongs to no stage, and of stages too short for a colour of their own."""
 
 
 def stage_colours(estimate: Figure) -> dict[str, str]:
-    """The class of each stage, in the order of the estimate."""
-    return {s["stage"].text: f"c{k % COLOURS}" for k, s in enumerate(estimate["stages"])}
+    """The class of each stage, in the order of the estimate; the longest ones have colours."""
+    seconds = {stage["stage"].text: stage["seconds"].number for stage in estimate["stages"]}
+    longest = set(sorted(seconds, key=lambda name: -seconds[name])[:COLOURS])
+    coloured = [name for name in seconds if name in longest]
+    return dict.fromkeys(seconds, NONE) | {name: f"c{k}" for k, name in enumerate(coloured)}
 
 
 def swatch(parent: Element, colour: str) -> None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from xml.etree.ElementTree import Element
 
+from xdsl.ir import Operation
+
+from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.declare import PipelineOp
-from rpeg.ir.stages import stages as stages_of
+from rpeg.ir.rsched import label_of
+from rpeg.ir.stages import stage_name
 from rpeg.tools.report.colours import stage_colours
 from rpeg.tools.report.figures import Figure
 from rpeg.tools.report.layers import Arrangement, Pair, Sizes, arrange
@@ -22,12 +26,15 @@ SIZES = Sizes(node=WIDE, bend=8.0, gap=12.0, widest=5)
 def draw_graph(section: Element, estimate: Figure, pipeline: PipelineOp) -> None:
     """Draws what the step of a pipeline reads, does and hands on."""
     builder = GraphBuilder(pipeline)
-    stages = {
-        builder.ids[op]: stage for stage, op in stages_of(pipeline).items() if op in builder.ids
-    }
+    stages = {node: _stage(op) for op, node in builder.ids.items()}
     _Drawing(estimate, _Picture(builder.graph()), stages).onto(section)
     text = "Dashed: what the next step starts from. Framed: on the critical cycle."
     tag(section, "p", text, class_="caption")
+
+
+def _stage(op: Operation) -> str | None:
+    """What an estimate calls an operation: a stage by its name, what moves by its task's label."""
+    return stage_name(op) if isinstance(op, RpegOp) and op.PLACED else label_of(op)
 
 
 class _Picture:
@@ -55,7 +62,9 @@ class _Picture:
 
 
 class _Drawing:
-    def __init__(self, estimate: Figure, picture: _Picture, stages: Mapping[str, str]) -> None:
+    def __init__(
+        self, estimate: Figure, picture: _Picture, stages: Mapping[str, str | None]
+    ) -> None:
         self.picture, self.stages = picture, stages
         self.colours = stage_colours(estimate)
         self.figures = {figure["stage"].text: figure for figure in estimate["stages"]}

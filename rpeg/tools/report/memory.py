@@ -13,6 +13,8 @@ from rpeg.tools.report.quantities import size
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 420.0, 210.0, 52.0, 10.0, 24.0, 36.0
 HEADROOM = 1.08
+LEAST_SHARE = 0.01
+"""Of the capacity: a curve below it would be a line along the bottom."""
 GIBI = 2.0**30
 
 Points = list[tuple[float, float]]
@@ -21,12 +23,13 @@ Points = list[tuple[float, float]]
 def draw_memory(section: Element, estimate: Figure) -> None:
     """A chart and a table for the GPUs of each pool, and for its hosts."""
     parts = tag(section, "div", class_="charts")
-    found = sorted(estimate["memory"], key=_of)  # stable: quantiles stay in order
-    for (pool, kind), figures in groupby(found, key=_of):
+    held = (row for row in estimate["memory"] if row["peak_bytes"].number)
+    for (pool, kind), figures in groupby(sorted(held, key=_of), key=_of):
         rows = list(figures)
         figure = tag(parts, "figure")
         tag(figure, "figcaption", f"{pool}: " + ("a GPU" if kind == "gpu" else "a host"))
-        _chart(figure, rows, estimate["period_s"].number)
+        if any(_share(row) > LEAST_SHARE for row in rows):
+            _chart(figure, rows, estimate["period_s"].number)
         _table(figure, rows)
 
 
@@ -39,13 +42,14 @@ def _chart(parent: Element, rows: Sequence[Figure], period: float) -> None:
     most = max(rows, key=lambda row: row["peak_bytes"].number)
     capacity = most["capacity_bytes"]
     top = HEADROOM * max(capacity.number, most["peak_bytes"].number) / GIBI
-    across_, up = Scale(0.0, period, LEFT, WIDTH - RIGHT), Scale(0.0, top, HEIGHT - BOTTOM, TOP)
+    end = max([period, *(float(row["timeline"].value[-1][0]) for row in rows)])
+    over, up = Scale(0.0, end, LEFT, WIDTH - RIGHT), Scale(0.0, top, HEIGHT - BOTTOM, TOP)
     svg = drawing(parent, WIDTH, HEIGHT, f"memory of {' '.join(_of(most))} over a period")
-    across(svg, across_, TOP, HEIGHT - BOTTOM, "seconds of a period")
+    across(svg, over, TOP, HEIGHT - BOTTOM, "seconds from the step's start")
     upward(svg, up, LEFT, WIDTH - RIGHT, "GiB")
     for row in rows:
-        line = _steps(row["timeline"], period)
-        points = [(across_(x), up(y / GIBI)) for x, y in line]
+        line = _steps(row["timeline"], end)
+        points = [(over(x), up(y / GIBI)) for x, y in line]
         if row is most:
             points = [(points[0][0], up(0)), *points, (points[-1][0], up(0))]
         kind = "area" if row is most else "line"
@@ -57,13 +61,13 @@ def _chart(parent: Element, rows: Sequence[Figure], period: float) -> None:
     label.attrib.update(capacity.attributes)
 
 
-def _steps(timeline: Figure, period: float) -> Points:
+def _steps(timeline: Figure, end: float) -> Points:
     """Corners of what is held: each value lasts until the next."""
     held = [(float(x), float(y)) for x, y in timeline.value]
     corners: Points = []
     for k, (x, y) in enumerate(held):
-        end = held[k + 1][0] if k + 1 < len(held) else max(period, x)
-        corners += [(x, y), (end, y)]
+        until = held[k + 1][0] if k + 1 < len(held) else end
+        corners += [(x, y), (until, y)]
     return corners
 
 
@@ -79,10 +83,11 @@ def _table(parent: Element, rows: Sequence[Figure]) -> None:
     _line(body, "capacity", [row["capacity_bytes"] for row in rows], rows)
     for term in dict.fromkeys(name for row in rows for name in row["terms"].value):
         _line(body, term, [row["terms"].get(term) for row in rows], rows)
-    last = tag(body, "tr")
-    tag(last, "th", "peak at", scope="row")
-    for row in rows:
-        shown(last, "td", row["at_stage"], class_=f"name {_class(row)}")
+    if any(row["at_stage"].value for row in rows):
+        last = tag(body, "tr")
+        tag(last, "th", "peak at", scope="row")
+        for row in rows:
+            shown(last, "td", row["at_stage"], class_=f"name {_class(row)}")
 
 
 def _line(
@@ -105,4 +110,9 @@ def _line(
 
 def _class(row: Figure) -> str:
     """Whether what is held fits."""
-    return "over" if row["peak_bytes"].number > row["capacity_bytes"].number else "fits"
+    return "over" if _share(row) > 1 else "fits"
+
+
+def _share(row: Figure) -> float:
+    """Of the capacity, at the peak."""
+    return row["peak_bytes"].number / row["capacity_bytes"].number

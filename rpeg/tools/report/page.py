@@ -13,7 +13,7 @@ from rpeg.tools.report.figures import Figure
 from rpeg.tools.report.graph import draw_graph
 from rpeg.tools.report.markup import html, shown, tag
 from rpeg.tools.report.memory import draw_memory
-from rpeg.tools.report.quantities import count, dollars, dollars_for_million, rate, seconds, share
+from rpeg.tools.report.quantities import count, dollars, dollars_for_million, number, seconds, share
 from rpeg.tools.report.roofline import draw_roofline
 from rpeg.tools.report.timeline import draw_timeline
 
@@ -75,7 +75,7 @@ def _summary(main: Element, figures: Figure) -> None:
     cards = tag(main, "dl", class_="cards")
     _card(cards, "period", figures["period_s"], seconds)
     _card(cards, "latency of a step", figures["latency_s"], seconds)
-    _card(cards, "throughput", figures["cost"]["tokens_per_s"], rate)
+    _card(cards, "tokens a second", figures["cost"]["tokens_per_s"], number)
     _card(cards, "a step costs", figures["cost"]["usd_per_step"], dollars)
     if figures["notes"].value:
         notes = tag(main, "ul", class_="notes")
@@ -100,7 +100,7 @@ def _cost(section: Element, figures: Figure) -> None:
     cost = figures["cost"]
     _fact(body, "a step", cost["usd_per_step"], dollars)
     _fact(body, "trained tokens", cost["usd_per_token"], dollars_for_million)
-    _fact(body, "throughput", cost["tokens_per_s"], rate)
+    _fact(body, "trained tokens a second", cost["tokens_per_s"], number)
     table = tag(section, "table")
     head = tag(tag(table, "thead"), "tr")
     for title in ("pool", "GPUs", "busy"):

@@ -42,9 +42,9 @@ def dollars_for_million(value: float) -> str:
     return f"{dollars(1e6 * value)} a million"
 
 
-def rate(value: float) -> str:
-    """`1,820 tokens/s`."""
-    return f"{_three(value)} tokens/s"
+def number(value: float) -> str:
+    """`1,820`."""
+    return _three(value)
 
 
 def count(value: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
@@ -12,7 +12,7 @@ from rpeg.tools.report.figures import Figure
 from rpeg.tools.report.markup import CHARACTER, FONT, drawing, hint, short, tag
 from rpeg.tools.report.quantities import seconds
 
-WIDTH, LEFT, RIGHT, TOP = 760.0, 116.0, 14.0, 22.0
+WIDTH, LEFT, RIGHT, TOP = 760.0, 138.0, 14.0, 22.0
 LANE, BAR = 24.0, 18.0
 LEAST = 0.6
 """Width of the shortest task that is seen."""
@@ -28,8 +28,11 @@ class Lane:
     tasks: Sequence[Figure]
 
 
-def lanes(tasks: Sequence[Figure]) -> Iterator[Lane]:
-    """Rows by resource, as many as it has tasks at once; what takes no resource comes last."""
+def lanes(tasks: Iterable[Figure]) -> Iterator[Lane]:
+    """Rows by resource, as many as it has tasks at once; what takes no resource comes last, and
+    what takes no time nowhere.
+    """
+    tasks = [task for task in tasks if task["end_s"].number > task["start_s"].number]
     names = dict.fromkeys(task["resource"].value for task in tasks)
     for name in sorted(names, key=lambda name: name is None):
         mine = [task for task in tasks if task["resource"].value == name]
@@ -54,13 +57,14 @@ def _rows(tasks: Sequence[Figure]) -> list[list[Figure]]:
 def draw_timeline(section: Element, estimate: Figure) -> None:
     """Draws every task of the step as a bar, from the step's start to its last end."""
     _Timeline(estimate).onto(section)
-    legend(section, stage_colours(estimate))
+    colours = stage_colours(estimate)
+    legend(section, {name: colour for name, colour in colours.items() if colour != NONE})
     tag(section, "p", "Framed: on the critical cycle.", class_="caption")
 
 
 class _Timeline:
     def __init__(self, estimate: Figure) -> None:
-        self.rows = list(lanes(list(estimate["tasks"])))
+        self.rows = list(lanes(estimate["tasks"]))
         self.period = estimate["period_s"]
         self.colours = stage_colours(estimate)
         self.critical = set(estimate["critical_cycle"].value)

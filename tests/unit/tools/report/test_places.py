@@ -67,7 +67,7 @@ def test_edges_go_down_and_nodes_stay_apart(
 
 
 def test_tasks_of_a_row_follow_each_other() -> None:
-    rows = list(lanes(list(Figure(estimate().to_json())["tasks"])))
+    rows = list(lanes(Figure(estimate().to_json())["tasks"]))
     assert sum(len(row.tasks) for row in rows) == len(estimate().tasks)
     assert [row.resource for row in rows] == ["rollout", "cpu", "train", None, None]
     for row in rows:
@@ -108,7 +108,7 @@ def test_marks_are_round(scale: Scale, marks: list[float]) -> None:
         (quantities.dollars(1234.5), "$1,234.50"),
         (quantities.dollars(0.01234), "$0.0123"),
         (quantities.dollars_for_million(6.1e-6), "$6.10 a million"),
-        (quantities.rate(1818), "1,820 tokens/s"),
+        (quantities.number(1818), "1,820"),
     ],
 )
 def test_figures_have_three_digits_and_a_unit(shown: str, text: str) -> None:
