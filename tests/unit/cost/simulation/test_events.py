@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 from itertools import pairwise
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from rpeg.cost.period.cycles import Deadlock, period
 from rpeg.cost.period.graph import Edge, Task, TaskGraph
+from rpeg.cost.period.variance import expected_period
 from rpeg.cost.simulation.events import simulate
 from rpeg.cost.simulation.network import Network, Transfer
 from tests.unit.cost.simulation.plans import random_plan
@@ -162,3 +164,18 @@ def test_a_link_of_its_own_is_as_the_graph_says(seed: int, rate: float) -> None:
     network = Network({"l": rate * 100}, {sent.name: Transfer(rate * sent.seconds, ("l",))})
     shared = simulate(graph, 8, network=network)
     np.testing.assert_allclose(shared.start, simulate(graph, 8).start)
+
+
+@pytest.mark.parametrize("seed", [1, 5])
+def test_random_times_cost_what_the_variance_correction_says(seed: int) -> None:
+    """Another implementation of the same recursion, with times of the same distribution."""
+    graph, rng = random_plan(seed), np.random.default_rng(seed)
+    spread = {task.stage or "": 0.5 for task in graph.tasks}
+    deviation = math.sqrt(math.log1p(0.5**2))
+
+    def draw(step: int) -> dict[str, float]:
+        factors = rng.lognormal(-(deviation**2) / 2, deviation, len(graph.tasks))
+        return {t.name: t.seconds * float(f) for t, f in zip(graph.tasks, factors, strict=True)}
+
+    run = simulate(graph, 1500, draw, warm=50)
+    assert run.period == pytest.approx(expected_period(graph, spread), rel=0.025)
