@@ -13,7 +13,7 @@ def text(found: Simulated, title: str, notes: Sequence[str]) -> str:
     """The period beside the closed form, what tasks took, and what was waited for."""
     head = f"{title}: {found.steps} steps after {found.warm} that fill it, seed {found.seed}\n"
     parts = [head, *_period(found), *_stages(found.stages), *_resources(found.resources)]
-    told = (f"\nassumed: {note}" for note in notes)
+    told = ["\nassumed:", *(f"  {note}" for note in notes)] if notes else []
     return "\n".join([*parts, *_lags(found.lags), *told]) + "\n"
 
 
