@@ -204,7 +204,10 @@ class Setting:
 
 
 def python_value(value: Attribute | None) -> Python:
-    """The plain value that an attribute holds: seconds and bytes as numbers, records as dicts."""
+    """The plain value that an attribute holds: seconds and bytes as numbers, records as dicts.
+
+    Rules also meet what no setting takes, before `setting-kind` refuses it: that is its text.
+    """
     match value:
         case None:
             return None
@@ -223,4 +226,4 @@ def python_value(value: Attribute | None) -> Python:
         case RecordAttr():
             return {"kind": value.kind, **{k: python_value(v) for k, v in value.settings.items()}}
         case _:
-            raise TypeError(f"no Python value for {value}")
+            return str(value)

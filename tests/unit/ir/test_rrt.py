@@ -75,6 +75,12 @@ def place(text: str, needle: str) -> str:
     return f"{text.count(chr(10), 0, at) + 1}:{at - text.rfind(chr(10), 0, at)}"
 
 
+def test_a_setting_of_no_known_kind_is_refused_and_no_rule_falls_over_it() -> None:
+    other, no_kind = messages(edited(("processes = 1 : i64", "processes")))
+    assert other.endswith("the program is for 1 processes, its start says unit")
+    assert no_kind.endswith("`processes` can't be unit: expected a number, a text or a list")
+
+
 def test_a_program_is_sound() -> None:
     assert messages(PROGRAM) == []
 
