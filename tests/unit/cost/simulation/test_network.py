@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpeg.cost.simulation.network import Flow, fair_rates
@@ -32,6 +32,7 @@ def test_a_long_route_yields_to_each_link_it_crosses() -> None:
     assert rates == pytest.approx({"both": 5.0, "narrow": 5.0, "wide": 25.0})
 
 
+@settings(deadline=None, max_examples=50)
 @given(FLOWS, CAPACITY)
 def test_no_link_carries_more_than_it_can(
     flows: dict[int, Flow], capacity: dict[str, float]
@@ -42,6 +43,7 @@ def test_no_link_carries_more_than_it_can(
         assert sent <= capacity[link] * (1 + 1e-9)
 
 
+@settings(deadline=None, max_examples=50)
 @given(FLOWS, CAPACITY)
 def test_nothing_can_be_faster_but_at_the_cost_of_something_slower(
     flows: dict[int, Flow], capacity: dict[str, float]
