@@ -77,7 +77,7 @@ class Explanation:
             return
         total, steps = sum(hop.seconds for hop in self.hops), self.estimate.critical_distance
         every = f"{steps} steps" if steps > 1 else "a step"
-        yield f"\nwhat it waits for: {total:.4g} s for {every}"
+        yield f"\nwhat it waits for: {total:.2f} s for {every}"
         wide = max(len(hop.task) for hop in self.hops)
         where = max(len(hop.resource or "") for hop in self.hops)
         previous = self.hops[-1].task
