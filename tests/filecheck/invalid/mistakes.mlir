@@ -315,7 +315,7 @@ builtin.module {
     rpeg.plan @alps64 on "alps-64" {
       rpeg.pool @trainer #rpeg.record<nodes, {which = [40 : i64, 63 : i64]}>
       // expected-error@+1:7 {{tp x pp x cp x dp = 192, the pool `trainer` has 96 GPUs}}
-      rpeg.place "prox" on @trainer [#rpeg.record<par, {dp = 48 : i64, tp = 4 : i64, pp = 1 : i64, cp = 1 : i64, ep = 1 : i64, vpp = 1 : i64, sp = true, zero = 0 : i64, recompute = "none"}>, #rpeg.record<mb, {tokens = 65536 : i64}>, #rpeg.record<fuse, {with = "actor"}>]
+      rpeg.place "prox" on @trainer [#rpeg.record<par, {dp = 48 : i64, tp = 4 : i64, pp = 1 : i64, cp = 1 : i64, ep = 1 : i64, vpp = 1 : i64, sp = true, zero = 0 : i64, recompute = "none"}>, #rpeg.record<mb, {tokens = 16384 : i64}>, #rpeg.record<fuse, {with = "actor"}>]
     }
   }
 }
@@ -342,9 +342,9 @@ builtin.module {
       rpeg.pool @rollout #rpeg.record<nodes, {which = [0 : i64, 39 : i64]}>
       rpeg.pool @trainer #rpeg.record<nodes, {which = [40 : i64, 63 : i64]}>
       // expected-error@+1:7 {{`trainers` is not a pool of this plan; did you mean `trainer`?}}
-      rpeg.place "prox" on @trainers [#rpeg.record<par, {dp = 48 : i64, tp = 2 : i64, pp = 1 : i64, cp = 1 : i64, ep = 1 : i64, vpp = 1 : i64, sp = true, zero = 0 : i64, recompute = "none"}>, #rpeg.record<mb, {tokens = 65536 : i64}>, #rpeg.record<fuse, {with = "actor"}>]
+      rpeg.place "prox" on @trainers [#rpeg.record<par, {dp = 48 : i64, tp = 2 : i64, pp = 1 : i64, cp = 1 : i64, ep = 1 : i64, vpp = 1 : i64, sp = true, zero = 0 : i64, recompute = "none"}>, #rpeg.record<mb, {tokens = 16384 : i64}>, #rpeg.record<fuse, {with = "actor"}>]
       // expected-error@+1:7 {{the new weights of `actor` never reach `prox` in pool `trainers`: add publish(trainers, mode=...) to this line}}
-      rpeg.place "actor" on @trainer [#rpeg.record<par, {dp = 48 : i64, tp = 2 : i64, pp = 1 : i64, cp = 1 : i64, ep = 1 : i64, vpp = 1 : i64, sp = true, zero = 1 : i64, recompute = "selective", order = ["tp", "dp"]}>, #rpeg.record<mb, {tokens = 32768 : i64}>, #rpeg.record<publish, {to = "rollout", mode = "relay", overlap = true, bucket = #rpeg.bytes<536870912>}>]
+      rpeg.place "actor" on @trainer [#rpeg.record<par, {dp = 48 : i64, tp = 2 : i64, pp = 1 : i64, cp = 1 : i64, ep = 1 : i64, vpp = 1 : i64, sp = true, zero = 1 : i64, recompute = "selective", order = ["tp", "dp"]}>, #rpeg.record<mb, {tokens = 16384 : i64}>, #rpeg.record<publish, {to = "rollout", mode = "relay", overlap = true, bucket = #rpeg.bytes<536870912>}>]
     }
   }
 }
@@ -424,7 +424,7 @@ builtin.module {
       rpeg.pool @rollout #rpeg.record<nodes, {which = [0 : i64, 39 : i64]}>
       rpeg.pool @trainer #rpeg.record<nodes, {which = [40 : i64, 63 : i64]}>
       // expected-error@+1:7 {{update works on a whole batch: `actor` can't start on groups}}
-      rpeg.place "actor" on @trainer [#rpeg.record<par, {dp = 48 : i64, tp = 2 : i64, pp = 1 : i64, cp = 1 : i64, ep = 1 : i64, vpp = 1 : i64, sp = true, zero = 1 : i64, recompute = "selective", order = ["tp", "dp"]}>, #rpeg.record<mb, {tokens = 32768 : i64}>, #rpeg.record<stream, {source = "y", groups = 1 : i64}>, #rpeg.record<publish, {to = "rollout", mode = "relay", overlap = true, bucket = #rpeg.bytes<536870912>}>]
+      rpeg.place "actor" on @trainer [#rpeg.record<par, {dp = 48 : i64, tp = 2 : i64, pp = 1 : i64, cp = 1 : i64, ep = 1 : i64, vpp = 1 : i64, sp = true, zero = 1 : i64, recompute = "selective", order = ["tp", "dp"]}>, #rpeg.record<mb, {tokens = 16384 : i64}>, #rpeg.record<stream, {source = "y", groups = 1 : i64}>, #rpeg.record<publish, {to = "rollout", mode = "relay", overlap = true, bucket = #rpeg.bytes<536870912>}>]
     }
   }
 }
@@ -455,7 +455,7 @@ builtin.module {
       rpeg.pool @rollout #rpeg.record<nodes, {which = [0 : i64, 39 : i64]}>
       rpeg.pool @trainer #rpeg.record<nodes, {which = [40 : i64, 63 : i64]}>
       // expected-error@+1:7 {{whiten (line 447, on the way from `y`) works on a whole batch: `actor` can't start on groups}}
-      rpeg.place "actor" on @trainer [#rpeg.record<par, {dp = 48 : i64, tp = 2 : i64, pp = 1 : i64, cp = 1 : i64, ep = 1 : i64, vpp = 1 : i64, sp = true, zero = 1 : i64, recompute = "selective", order = ["tp", "dp"]}>, #rpeg.record<mb, {tokens = 32768 : i64}>, #rpeg.record<stream, {source = "y", groups = 1 : i64}>, #rpeg.record<publish, {to = "rollout", mode = "relay", overlap = true, bucket = #rpeg.bytes<536870912>}>]
+      rpeg.place "actor" on @trainer [#rpeg.record<par, {dp = 48 : i64, tp = 2 : i64, pp = 1 : i64, cp = 1 : i64, ep = 1 : i64, vpp = 1 : i64, sp = true, zero = 1 : i64, recompute = "selective", order = ["tp", "dp"]}>, #rpeg.record<mb, {tokens = 16384 : i64}>, #rpeg.record<stream, {source = "y", groups = 1 : i64}>, #rpeg.record<publish, {to = "rollout", mode = "relay", overlap = true, bucket = #rpeg.bytes<536870912>}>]
     }
   }
 }
@@ -482,7 +482,7 @@ builtin.module {
       rpeg.pool @trainer #rpeg.record<nodes, {which = [40 : i64, 63 : i64]}>
       rpeg.place "y" on @rollout [#rpeg.record<par, {dp = 160 : i64, tp = 1 : i64, pp = 1 : i64, cp = 1 : i64, ep = 1 : i64, vpp = 1 : i64, sp = false, zero = 0 : i64, recompute = "none"}>, #rpeg.record<engine, {name = "vllm", memory = 9.000000e-01 : f64, max_seqs = 256 : i64}>]
       // expected-error@+1:7 {{the new weights of `actor` never reach `y` in pool `rollout`: add publish(rollout, mode=...) to this line}}
-      rpeg.place "actor" on @trainer [#rpeg.record<par, {dp = 48 : i64, tp = 2 : i64, pp = 1 : i64, cp = 1 : i64, ep = 1 : i64, vpp = 1 : i64, sp = true, zero = 1 : i64, recompute = "selective", order = ["tp", "dp"]}>, #rpeg.record<mb, {tokens = 32768 : i64}>]
+      rpeg.place "actor" on @trainer [#rpeg.record<par, {dp = 48 : i64, tp = 2 : i64, pp = 1 : i64, cp = 1 : i64, ep = 1 : i64, vpp = 1 : i64, sp = true, zero = 1 : i64, recompute = "selective", order = ["tp", "dp"]}>, #rpeg.record<mb, {tokens = 16384 : i64}>]
     }
   }
 }

@@ -201,8 +201,8 @@ MISTAKES = (
         ASYNC,
         (
             (
-                "par(tp=2, dp=48, sp=true), mb(tokens=65536)",
-                "par(tp=4, dp=48, sp=true), mb(tokens=65536)",
+                "par(tp=2, dp=48, sp=true), mb(tokens=16384)",
+                "par(tp=4, dp=48, sp=true), mb(tokens=16384)",
             ),
         ),
     ),
@@ -225,8 +225,8 @@ MISTAKES = (
         ASYNC,
         (
             (
-                "      mb(tokens=32768),\n      publish(rollout",
-                "      mb(tokens=32768),\n      stream(y, groups=1),\n      publish(rollout",
+                "      mb(tokens=16384),\n      publish(rollout",
+                "      mb(tokens=16384),\n      stream(y, groups=1),\n      publish(rollout",
             ),
         ),
     ),
@@ -241,8 +241,8 @@ MISTAKES = (
                 "    adv = whiten(raw)\n    # ",
             ),
             (
-                "      mb(tokens=32768),\n      publish(rollout",
-                "      mb(tokens=32768),\n      stream(y, groups=1),\n      publish(rollout",
+                "      mb(tokens=16384),\n      publish(rollout",
+                "      mb(tokens=16384),\n      stream(y, groups=1),\n      publish(rollout",
             ),
         ),
     ),

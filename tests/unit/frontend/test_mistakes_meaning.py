@@ -21,7 +21,7 @@ def test_meaning(title: str, example: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("old", "twice", "said"),
     [
-        ("mb(tokens=65536), resid", "mb(tokens=65536), mb(tokens=1), resid", "mb is given twice"),
+        ("mb(tokens=16384), resid", "mb(tokens=16384), mb(tokens=1), resid", "mb is given twice"),
         (
             "publish(all, mode=reshard)",
             "publish(all, mode=reshard), publish(all, mode=relay)",
