@@ -1,11 +1,15 @@
 """What it costs that a generator and a trainer on two processes wait for each other.
 
-    python benchmarks/concurrency.py [--steps 30] [--rounds 5] [--staleness 1]
+    python benchmarks/concurrency.py [FOLDER] [--steps 20] [--rounds 5] [--staleness 1]
 
-Wall seconds of a step of `examples/async_two_pools.rpeg`, with samples at most so many steps old,
-against the slower of the same two loops, run at the same time without each other
-(`sides/loops.py`), in turns. A run's first three steps aren't counted, of the two loops only steps
-in which both ran.
+Wall seconds of a step of `examples/async_two_pools.rpeg` on its two pools, with samples at most so
+many steps old, against the slower of the same two loops, run at the same time without each other
+(`sides/loops.py`), in turns. Beside them, once, the same step at a staleness of 0, data-parallel on
+both processes. All of it with the rule that checks the answers, and with a verifier that takes its
+time for each: so much that a batch waits 0.8 of what sampling and training take.
+
+All start from the demo's warm-up, which is trained once, in FOLDER (default `runs/concurrency`).
+A run's first three steps aren't counted; nothing is evaluated or saved.
 """
 
 from __future__ import annotations
@@ -17,78 +21,173 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "sides"))
+
+from demo import EXAMPLES, WARM, rpeg, write_pipeline
 
 from rpeg.runtime.logs.trace import read_trace
 
 HERE = Path(__file__).resolve().parent
-EXAMPLES = HERE.parent / "examples"
+PIPELINE = "async_two_pools.rpeg"
 WARM_UP = 3
 """Steps at the beginning that aren't counted."""
+SAMPLES = 32 * 8
+PART = 0.8
+"""Of sampling and training: how long a batch waits for the slow verifier."""
+RULE, SLOW = "rule:exact_match", "python:slow_reward:reward"
+SLOW_REWARD = '''\
+"""Checks an answer, and takes its time."""
+
+import os
+import time
+
+
+def reward(prompt, completion, answer, metadata):
+    time.sleep(float(os.environ["SECONDS_A_SAMPLE"]))
+    return float(completion.strip() == answer.strip())
+'''
 Ends = list[float]
 """Seconds at which a loop's steps ended."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One pipeline, compiled for two pools and for both processes together."""
+
+    folder: Path
+    verifier: str
+    steps: int
+    seconds_a_sample: float = 0.0
+
+    def compile(self, staleness: int) -> None:
+        """Writes both programs."""
+        text = (EXAMPLES / PIPELINE).read_text(encoding="utf-8")
+        text = text.replace("run:warmup/actor", WARM).replace(RULE, self.verifier)
+        file = self.folder / PIPELINE
+        file.write_text(text.replace("every(steps=25)", "every(steps=1000000)"), encoding="utf-8")
+        for package, how, old in (
+            (self.two, ("--plan", "two"), staleness),
+            (self.one, ("--processes", "2"), 0),
+        ):
+            settings = ("--set", f"steps={self.steps}", "--set", f"staleness={old}")
+            rpeg("compile", str(file), *how, *settings, "-o", str(package), "--force")
+
+    @property
+    def two(self) -> Path:
+        """The programs of two pools."""
+        return self.folder / "two"
+
+    @property
+    def one(self) -> Path:
+        """The program of one pool of two processes."""
+        return self.folder / "one"
+
+    def pace(self, package: Path, process: int) -> float:
+        """Seconds a step of a process of a program, from fresh weights."""
+        with tempfile.TemporaryDirectory() as run:
+            command = ["-m", "rpeg.tools.rpeg", "launch", package, "--run-dir", run]
+            done = self.start([*command, *self.permission])
+            if done.wait():
+                raise SystemExit(f"{package.name} failed: run it with `rpeg launch {package}`")
+            return pace(step_ends(Path(run), process))
+
+    def loops(self) -> tuple[float, float]:
+        """Seconds a step of the sampling and of the training loop, which run at the same time."""
+        with tempfile.TemporaryDirectory() as meeting:
+            runs = [Path(meeting) / name for name in ("sample", "train")]
+            running = [
+                self.start(
+                    [str(HERE / "sides" / "loops.py"), run.name],
+                    RPEG_RUN_DIR=run,
+                    RPEG_ROOT=self.folder,
+                    RPEG_ALLOW_PYTHON=1,
+                    LOCAL_WORLD_SIZE=2,
+                    MEETING=meeting,
+                    SOURCE=WARM,
+                    VERIFIER=self.verifier,
+                    STEPS=self.steps,
+                )
+                for run in runs
+            ]
+            if any([process.wait() for process in running]):
+                raise SystemExit("a loop failed")
+            sampling, training = together([step_ends(run, process=0) for run in runs])
+        return pace(sampling), pace(training)
+
+    @property
+    def permission(self) -> list[str]:
+        """To run the slow verifier."""
+        return ["--allow-python"] if self.verifier == SLOW else []
+
+    def start(self, command: Sequence[object], **more: object) -> subprocess.Popen[bytes]:
+        """Runs Python, silent."""
+        settings = {
+            "PYTHONPATH": HERE.parent,
+            "OMP_NUM_THREADS": 1,
+            "SECONDS_A_SAMPLE": self.seconds_a_sample,
+            **more,
+        }
+        return subprocess.Popen(
+            [sys.executable, *map(str, command)],
+            stdout=subprocess.DEVNULL,
+            env=os.environ | {name: str(value) for name, value in settings.items()},
+        )
+
+
+@dataclass
+class Found:
+    """What was measured of a job: seconds a step, in turns."""
+
+    coupled: list[float] = field(default_factory=list)
+    alone: list[tuple[float, float]] = field(default_factory=list)
+
+    @property
+    def ratios(self) -> list[float]:
+        """Of the coupled run to the slower loop."""
+        return [both / max(alone) for both, alone in zip(self.coupled, self.alone, strict=True)]
+
+    @property
+    def work(self) -> float:
+        """Seconds to sample and to train."""
+        return sum(statistics.median(loop) for loop in zip(*self.alone, strict=True))
 
 
 def main() -> None:
     """Runs the benchmark and prints what it measured."""
     options = parse()
-    ratios = []
+    folder = options.folder.resolve()
+    write_pipeline(folder)
+    (folder / "slow_reward.py").write_text(SLOW_REWARD, encoding="utf-8")
+    fast = measure(Job(folder, RULE, options.steps), options)
+    workers = max(1, (os.cpu_count() or 1) // 2)
+    each = PART * fast.work * workers / SAMPLES
+    print(f"\na verifier of {1e3 * each:.2f} ms a sample, {workers} at a time", flush=True)
+    measure(Job(folder, SLOW, options.steps, each), options)
+
+
+def measure(job: Job, options: argparse.Namespace) -> Found:
+    """All rounds of a job; prints each, and what they come to."""
+    job.compile(options.staleness)
+    found = Found()
     for done in range(options.rounds):
-        with tempfile.TemporaryDirectory() as folder:
-            coupled = pace(two_pools(Path(folder), options.steps, options.staleness))
-            loops = both_loops(Path(folder), options.steps)
-        alone = [pace(ends) for ends in together(loops)]
-        ratios.append(coupled / max(alone))
+        found.coupled.append(job.pace(job.two, process=1))
+        found.alone.append(job.loops())
+        sampling, training = found.alone[-1]
         print(
-            f"round {done + 1}  coupled {coupled:.3f} s a step, sampling alone {alone[0]:.3f}, "
-            f"training alone {alone[1]:.3f}: ratio {ratios[-1]:.2f}",
+            f"round {done + 1}  coupled {found.coupled[-1]:.3f} s a step, sampling alone "
+            f"{sampling:.3f}, training alone {training:.3f}: ratio {found.ratios[-1]:.2f}",
             flush=True,
         )
-    print(f"median ratio {statistics.median(ratios):.2f}")
-
-
-def two_pools(folder: Path, steps: int, staleness: int) -> Ends:
-    """The example, from fresh weights."""
-    pipeline = folder / "async_two_pools.rpeg"
-    (folder / "data").symlink_to(EXAMPLES / "data")
-    text = (EXAMPLES / pipeline.name).read_text(encoding="utf-8")
-    pipeline.write_text(text.replace("run:warmup/actor", "models/tiny-qwen3-digits"), "utf-8")
-    settings = ["--set", f"steps={steps}", "--set", f"staleness={staleness}"]
-    run = folder / "two"
-    start(["-m", "rpeg.tools.rpeg", "run", pipeline, "--plan", "two", "--run-dir", run, *settings])
-    return step_ends(run, process=1)
-
-
-def both_loops(folder: Path, steps: int) -> list[Ends]:
-    """The ends of the sampling and the training loop's steps, which run at the same time."""
-    names = ("sample", "train")
-    running = [
-        subprocess.Popen(
-            [sys.executable, str(HERE / "sides" / "loops.py"), name],
-            env=environment(RPEG_RUN_DIR=folder / name, RPEG_ROOT=EXAMPLES, STEPS=steps),
-            stdout=subprocess.DEVNULL,
-        )
-        for name in names
-    ]
-    if any([process.wait() for process in running]):
-        raise SystemExit("a loop failed")
-    return [step_ends(folder / name, process=0) for name in names]
-
-
-def start(command: Sequence[object]) -> None:
-    """Runs Python, silent. Raises CalledProcessError if it fails."""
-    subprocess.run(
-        [sys.executable, *map(str, command)],
-        check=True,
-        stdout=subprocess.DEVNULL,
-        env=environment(),
+    coupled, in_turns = statistics.median(found.coupled), job.pace(job.one, process=0)
+    print(
+        f"median ratio {statistics.median(found.ratios):.2f}; synchronous on both processes "
+        f"{in_turns:.3f} s a step, {in_turns / coupled:.2f} of the coupled run's {coupled:.3f}",
+        flush=True,
     )
-
-
-def environment(**more: object) -> dict[str, str]:
-    """Of a process to measure."""
-    path = {"PYTHONPATH": str(HERE.parent), "OMP_NUM_THREADS": "1"}
-    return {**os.environ, **path, **{name: str(value) for name, value in more.items()}}
+    return found
 
 
 def step_ends(run: Path, process: int) -> Ends:
@@ -118,7 +217,8 @@ def pace(ends: Ends) -> float:
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("runs/concurrency"))
+    parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--staleness", type=int, default=1)
     return parser.parse_args()

@@ -10,20 +10,19 @@ turns. A run's first step isn't counted. The warm-up is trained once, in FOLDER 
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent / "sides"))
+
+from demo import rpeg, write_pipeline
+
 from rpeg.runtime.logs.metrics import read_metrics
 from rpeg.runtime.logs.report import series
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 PROCESSES = (1, 2)
-WARM = "out/sort_digits/warmup"
 
 
 def main() -> None:
@@ -38,17 +37,6 @@ def main() -> None:
     print(report(seconds))
 
 
-def write_pipeline(folder: Path) -> Path:
-    """The demo's file in `folder`, its second pipeline starting from the warm-up's export there."""
-    shutil.copytree(EXAMPLES / "data", folder / "data", dirs_exist_ok=True)
-    text = (EXAMPLES / "sort_digits.rpeg").read_text(encoding="utf-8")
-    path = folder / "sort_digits.rpeg"
-    path.write_text(text.replace("run:warmup/actor", WARM), encoding="utf-8")
-    if not (folder / WARM / "model.safetensors").is_file():
-        rpeg("run", f"{path}:warmup", "--run-dir", str(folder / "warmup"))
-    return path
-
-
 def median_step(pipeline: Path, processes: int, steps: int) -> float:
     """Runs the pipeline; the median of its steps' wall seconds."""
     with tempfile.TemporaryDirectory() as run:
@@ -56,13 +44,6 @@ def median_step(pipeline: Path, processes: int, steps: int) -> float:
         rpeg("run", f"{pipeline}:grpo", *settings)
         lines = read_metrics(Path(run) / "metrics.jsonl")
     return statistics.median(series(lines, "seconds")[1][1:])
-
-
-def rpeg(*arguments: str) -> None:
-    """One command of rpeg, silent. Raises CalledProcessError if it fails."""
-    command = [sys.executable, "-m", "rpeg.tools.rpeg", *arguments]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
 
 
 def report(seconds: dict[int, list[float]]) -> str:

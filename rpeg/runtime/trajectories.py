@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 
@@ -118,5 +117,4 @@ Batch = Trajectories | Demos | Pairs
 
 def sample_ids(y: Trajectories) -> list[tuple[int, int]]:
     """(prompt ordinal, sample index) of each sample: its identity everywhere, never a uuid."""
-    pairs = torch.stack([y.ordinals, y.samples], dim=1)
-    return [(int(a), int(b)) for a, b in pairs]
+    return list(zip(y.ordinals.tolist(), y.samples.tolist(), strict=True))

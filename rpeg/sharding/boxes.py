@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -38,7 +39,7 @@ class Box:
         """Its elements."""
         return prod(max(0, width) for width in self.shape)
 
-    @property
+    @cached_property
     def slices(self) -> tuple[slice, ...]:
         """What an array is indexed with to get it."""
         return tuple(slice(a, b) for a, b in zip(self.low, self.high, strict=True))

@@ -61,7 +61,7 @@ def microbatches(
 
 
 def _units(rows: Tensor, lengths: Tensor, bound: MicroBatch, rounds: int) -> list[list[int]]:
-    sizes = {row: int(lengths[row]) for row in rows.tolist()}
+    sizes = dict(zip(rows.tolist(), lengths[rows].tolist(), strict=True))
     tries = (balanced(sizes, n, bound.seqs) for n in count(_fewest(sizes, bound, rounds), rounds))
     return next(parts for parts in tries if all(_fits(part, sizes, bound) for part in parts))
 

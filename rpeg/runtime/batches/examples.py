@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -95,7 +96,7 @@ class Examples:
         """The rows that a micro-batch without any runs along with."""
         return list(range(self.together))
 
-    @property
+    @cached_property
     def extents(self) -> Tensor:
         """[samples] int64: completion tokens up to the last one that counts, at least 1."""
         places = torch.arange(1, self.mask.shape[1] + 1)
@@ -110,43 +111,55 @@ class Examples:
     def inputs(self, rows: Sequence[int], multiple: int = 1) -> ModelInputs:
         """`rows`, packed, equal prompts once; zeros follow the last up to a multiple of tokens."""
         index = torch.tensor(rows)
-        extents, width = self.extents[index], int(self.extents[index].max())
+        extents = self.extents[index]
+        width = int(extents.max())
         wanted = torch.arange(width) < extents.unsqueeze(1)
-        input_ids, sequences = self._packed(rows, extents.tolist(), multiple)
-        starts = [len(self.prompt_ids[row]) - 1 for row in rows]
-        spans = zip(sequences, starts, extents.tolist(), strict=True)
+        prompts = torch.tensor([len(self.prompt_ids[row]) for row in rows])
+        ids, begins = self._packed(rows, extents.tolist())
+        padding = -len(ids) % multiple
+        sizes = prompts + extents - 1
+        sizes[-1] += padding
+        sequences = _sequences(*begins, prompts, int(sizes.max()))
+        before = (prompts - 1).unsqueeze(1) + torch.arange(width)
         return ModelInputs(
-            input_ids=input_ids.unsqueeze(0),
-            packing=Packing.of(sequences),
-            predicting=torch.cat([tokens[start : start + n] for tokens, start, n in spans]),
+            input_ids=torch.tensor([[*ids, *[0] * padding]]),
+            packing=Packing.of(sequences, sizes),
+            predicting=sequences.gather(1, before.clamp(max=sequences.shape[1] - 1))[wanted],
             targets=self.tokens[index, :width][wanted],
             cells=wanted.flatten().nonzero().flatten(),
             mask=self.mask[index, :width],
         )
 
     def _packed(
-        self, rows: Sequence[int], extents: list[int], multiple: int
-    ) -> tuple[Tensor, list[Tensor]]:
-        """([tokens] int64 that the model reads, each row's places in it).
+        self, rows: Sequence[int], extents: Sequence[int]
+    ) -> tuple[list[int], tuple[Tensor, Tensor]]:
+        """(The tokens that the model reads, (where in them each row's prompt and completion begin,
+        both [rows])).
 
         A row's last token is predicted, never read.
         """
         ids: list[int] = []
-        prompts: dict[tuple[int, ...], Tensor] = {}
-
-        def append(more: Sequence[int]) -> Tensor:
-            ids.extend(more)
-            return torch.arange(len(ids) - len(more), len(ids))
-
-        sequences = []
-        for row, extent in zip(rows, extents, strict=True):
+        prompts: dict[tuple[int, ...], int] = {}
+        begins = []
+        completions = self.tokens[torch.tensor(rows)].tolist()
+        for row, extent, completion in zip(rows, extents, completions, strict=True):
             prompt = self.prompt_ids[row]
             if prompt not in prompts:
-                prompts[prompt] = append(prompt)
-            completion = append(self.tokens[row, : extent - 1].tolist())
-            sequences.append(torch.cat([prompts[prompt], completion]))
-        sequences[-1] = torch.cat([sequences[-1], append([0] * (-len(ids) % multiple))])
-        return torch.tensor(ids), sequences
+                prompts[prompt] = len(ids)
+                ids.extend(prompt)
+            begins.append((prompts[prompt], len(ids)))
+            ids.extend(completion[: extent - 1])
+        first, second = torch.tensor(begins).unbind(dim=1)
+        return ids, (first, second)
+
+
+def _sequences(prompt: Tensor, completion: Tensor, sizes: Tensor, longest: int) -> Tensor:
+    """[rows, longest] the places of a prompt's tokens and then a completion's, from where these
+    begin [rows]; `sizes` [rows] are those of the prompts.
+    """
+    within = torch.arange(longest)
+    prompt, completion, sizes = (each.unsqueeze(1) for each in (prompt, completion, sizes))
+    return torch.where(within < sizes, prompt + within, completion + within - sizes)
 
 
 def pad(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 NARROWEST = 0.75
 """A rectangle holds no sequence shorter than this part of its longest."""
@@ -39,10 +38,11 @@ class Packing:
     """Cells that hold padding, int64."""
 
     @staticmethod
-    def of(sequences: Sequence[Tensor]) -> Packing:
-        """Sequences of these tokens [length], each a number in 0..tokens-1."""
-        sizes = torch.tensor([len(sequence) for sequence in sequences])
-        parts = [_rectangle([sequences[k] for k in rows.tolist()]) for rows in _alike(sizes)]
+    def of(sequences: Tensor, sizes: Tensor) -> Packing:
+        """Sequences of tokens, each a number in 0..tokens-1: of each row [k, longest], as many as
+        `sizes` [k] says.
+        """
+        parts = [_rectangle(sequences[rows], sizes[rows]) for rows in _alike(sizes)]
         tokens = torch.cat([tokens.flatten() for tokens, _ in parts])
         filled = torch.cat([filled.flatten() for _, filled in parts]).nonzero().flatten()
         columns = torch.cat([torch.arange(t.shape[1]).expand_as(t).flatten() for t, _ in parts])
@@ -128,8 +128,8 @@ def _alike(sizes: Tensor) -> Iterator[Tensor]:
         order = order[count:]
 
 
-def _rectangle(sequences: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+def _rectangle(sequences: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
     """(token, whether it is one of the sequence's), both [sequences, longest]."""
-    tokens = pad_sequence(list(sequences), batch_first=True, padding_value=-1)
-    filled = tokens >= 0
-    return tokens.clamp(min=0), filled
+    longest = int(sizes.max())
+    filled = torch.arange(longest) < sizes.unsqueeze(1)
+    return sequences[:, :longest] * filled, filled

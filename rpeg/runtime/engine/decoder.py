@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from rpeg.runtime.model_time import model_span
 from rpeg.runtime.models.shape import ModelShape
 from rpeg.runtime.numerics.products import Weight, widens
 from rpeg.runtime.numerics.rotary import rotary_table
@@ -58,9 +59,9 @@ class Cache:
 
 def _repeat(cache: Tensor, n: int, prompt: int) -> Tensor:
     layers, rows, heads, slots, dim = cache.shape
-    wide = cache.new_empty(layers, rows * n, heads, slots, dim)
-    wide[:, :, :, :prompt] = cache[:, :, :, :prompt].repeat_interleave(n, dim=1)
-    return wide
+    wide = cache.new_empty(layers, rows, n, heads, slots, dim)
+    wide[..., :prompt, :] = cache[:, :, None, :, :prompt]
+    return wide.flatten(1, 2)
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,8 @@ class Decoder:
         hidden].
         """
         places = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-        return self._forward(ids, places, cache, slot=0, bias=None)
+        with model_span("engine"):
+            return self._forward(ids, places, cache, slot=0, bias=None)
 
     def step(self, ids: Tensor, places: Tensor, cache: Cache, slot: int, bias: Tensor) -> Tensor:
         """Reads one token a row [rows] at rotary positions `places` into `slot`; hidden [rows,
@@ -117,12 +119,14 @@ class Decoder:
 
         `bias` [rows, 1, slot + 1] float32 is added to the scores of each slot.
         """
-        hidden = self._forward(ids[:, None], places[:, None], cache, slot, bias)
+        with model_span("engine"):
+            hidden = self._forward(ids[:, None], places[:, None], cache, slot, bias)
         return hidden[:, 0]
 
     def logits(self, hidden: Tensor) -> Tensor:
         """float32 logits [..., vocabulary] of hidden states."""
-        return self._head(hidden).float()
+        with model_span("engine"):
+            return self._head(hidden).float()
 
     def _forward(
         self, ids: Tensor, places: Tensor, cache: Cache, slot: int, bias: Tensor | None

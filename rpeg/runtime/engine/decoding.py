@@ -105,7 +105,8 @@ class Decoding:
         self._tokenizer = tokenizer
         self._banned = banned
         self._device = banned.device
-        self._eos = torch.tensor(sorted(tokenizer.eos_ids), device=banned.device)
+        self._ends = torch.zeros_like(banned)
+        self._ends[[i for i in tokenizer.eos_ids if i < len(banned)]] = True
 
     def run(self, prompts: Sequence[tuple[int, ...]], ordinals: Tensor, width: int) -> Completions:
         """n completions of each prompt; `ordinals` [prompts] are the prompts' own."""
@@ -119,7 +120,7 @@ class Decoding:
             logits = self._decoder.logits(state.hidden)
             allowed = distribution(logits, s.temperature, s.top_p, self._banned)
             state.append(t, *choose(allowed, noise.at(t)))
-            state.end(t, self._ended(state, t))
+            state.end(self._ended(state, t))
             if t + 1 == s.max_tokens or bool(state.done.all()):
                 break
             if (newer := self._renew()) is not None:
@@ -129,7 +130,7 @@ class Decoding:
 
     def _ended(self, state: _State, t: int) -> Tensor:
         """[rows] bool: the token at t ends its completion."""
-        ended = torch.isin(state.tokens[:, t], self._eos)
+        ended = self._ends[state.tokens[:, t]]
         if self._settings.stop:
             for row in (~state.done & ~ended).nonzero().flatten().tolist():
                 text = self._tokenizer.decode(state.tokens[row, : t + 1].tolist())
@@ -168,10 +169,10 @@ class _State:
         rows = len(self._ends)
         self.tokens = torch.zeros(rows, settings.max_tokens, dtype=torch.long, device=device)
         self._logprobs = torch.zeros(rows, settings.max_tokens, device=device)
-        self._lengths = torch.full((rows,), settings.max_tokens, device=device)
+        self._lengths = torch.zeros(rows, dtype=torch.long, device=device)
         self.done = torch.arange(rows, device=device) >= real
         """[rows] bool: nothing more is kept of it."""
-        self._versions = torch.full((settings.max_tokens,), -1, dtype=torch.int32)
+        self._versions = [-1] * settings.max_tokens
 
     def under(self, decoder: Decoder, t: int) -> _State:
         """The same samples before token t is read, the tokens before it read by other weights."""
@@ -187,9 +188,9 @@ class _State:
         self.tokens[:, t], self._logprobs[:, t] = tokens, logprobs
         self._versions[t] = self._decoder.version
 
-    def end(self, t: int, ended: Tensor) -> None:
-        """Rows that end with token t, if they haven't before."""
-        self._lengths[ended & ~self.done] = t + 1
+    def end(self, ended: Tensor) -> None:
+        """Rows [rows] bool that end with the newest token, if they haven't before."""
+        self._lengths += ~self.done
         self.done |= ended
 
     def advance(self, t: int) -> None:
@@ -202,7 +203,8 @@ class _State:
         """The rows that were asked for, on the host."""
         parts = (self.tokens, self._logprobs, self._lengths, self.done)
         tokens, logprobs, lengths, done = (part[:real].cpu() for part in parts)
-        return Completions(tokens, logprobs, lengths, done, self._versions)
+        versions = torch.tensor(self._versions, dtype=torch.int32)
+        return Completions(tokens, logprobs, lengths, done, versions)
 
 
 class Noise:

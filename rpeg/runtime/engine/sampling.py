@@ -7,6 +7,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from rpeg.runtime.model_time import model_span
+
 
 def distribution(logits: Tensor, temperature: float, top_p: float, banned: Tensor) -> Tensor:
     """Log-probs [rows, vocabulary] to sample from.
@@ -14,8 +16,9 @@ def distribution(logits: Tensor, temperature: float, top_p: float, banned: Tenso
     Greedy sampling (temperature 0) has no distribution of its own: it reports the model's, at
     temperature 1.
     """
-    scaled = logits / (temperature or 1.0)
-    logprobs = scaled.masked_fill(banned, float("-inf")).log_softmax(dim=-1)
+    scaled = logits if temperature in (0.0, 1.0) else logits / temperature
+    with model_span("engine"):
+        logprobs = scaled.masked_fill(banned, float("-inf")).log_softmax(dim=-1)
     return nucleus(logprobs, top_p) if top_p < 1.0 else logprobs
 
 

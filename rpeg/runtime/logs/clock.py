@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from rpeg.runtime.model_time import model_seconds
+
 
 @dataclass(frozen=True)
 class Span:
@@ -21,6 +23,8 @@ class Span:
     end: float
     idle: bool = False
     """It waited for another pool."""
+    model: float = 0.0
+    """Seconds of it inside of models."""
 
 
 class RunClock:
@@ -44,13 +48,15 @@ class RunClock:
     @contextmanager
     def stage(self, name: str, *, idle: bool = False) -> Iterator[None]:
         """Times the body as stage `name` of the current step; `idle`: it waits for another pool."""
-        begin = self.now()
+        begin, inside = self.now(), model_seconds()
         self._open.append(name)
         try:
             yield
         finally:
             name, zero = "/".join(self._open), self._epoch
-            self._spans.append(Span(name, self._step + 1, zero + begin, zero + self.now(), idle))
+            times = zero + begin, zero + self.now()
+            inside = model_seconds() - inside
+            self._spans.append(Span(name, self._step + 1, *times, idle, inside))
             self._open.pop()
 
     def begin_step(self, step: int) -> None:

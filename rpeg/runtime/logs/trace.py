@@ -60,7 +60,11 @@ def _event(span: Span, process: int) -> dict[str, Any]:
         "dur": round((span.end - span.begin) * _MICROSECONDS),
         "pid": 0,
         "tid": process,
-        "args": {"step": span.step, "stage": span.name},
+        "args": {
+            "step": span.step,
+            "stage": span.name,
+            "model": round(span.model * _MICROSECONDS),
+        },
     }
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from rpeg.runtime.layout import AdamW
 from rpeg.runtime.megatron.config import DTYPES
 from rpeg.runtime.megatron.replica import Replica
+from rpeg.runtime.model_time import model_span
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 """Of the gradient and of its square, as torch names them."""
@@ -102,7 +103,8 @@ class Optimizer:
         for group in self._optimizer.param_groups:
             group["lr"] = lr
         norm = None if self._clip > 0 else self._optimizer.get_grad_norm()
-        _, clipped_norm, _ = self._optimizer.step()
+        with model_span("optimizer"):
+            _, clipped_norm, _ = self._optimizer.step()
         return float(clipped_norm if norm is None else norm)
 
     def masters(self) -> Iterator[Master]:

@@ -12,6 +12,7 @@ from torch import Tensor
 from rpeg.runtime.batches.examples import Examples, ModelInputs
 from rpeg.runtime.groups import Groups, device
 from rpeg.runtime.megatron import shim
+from rpeg.runtime.model_time import MegatronTimers, model_span
 from rpeg.runtime.models.model_source import ModelSource
 from rpeg.runtime.numerics.logits import VocabShard
 from rpeg.runtime.terms import Outputs
@@ -42,6 +43,7 @@ class Replica:
         self.source = source
         self.groups = groups
         self.config = transformer_config(source.shape, groups.layout, dtype)
+        self.config.timers = MegatronTimers()
         self.collection = collection(groups)
         self.chunks = [
             CompletionModel(self.config, source.shape, groups, chunk).to(device())
@@ -103,7 +105,8 @@ class Replica:
         """What the last stage's answer says."""
         logprob = entropy = values = torch.empty(0, device=inputs.mask.device)
         if answer.logits is not None and self._vocab is not None:
-            found = self._vocab.logprob(answer.logits, inputs.targets, temperature)
+            with model_span("forward"):
+                found = self._vocab.logprob(answer.logits, inputs.targets, temperature)
             logprob, entropy = (inputs.rectangle(each) for each in found)
         if answer.values is not None:
             values = inputs.rectangle(answer.values.float())
@@ -149,7 +152,8 @@ class Replica:
         def forward_step(batches: Iterator[Rows], model: torch.nn.Module) -> tuple[Any, Any]:
             rows = next(batches)
             inputs = examples.inputs(rows or examples.idle, multiple).to(device())
-            answer = model(inputs)
+            with model_span("forward"):
+                answer = model(inputs)
             return answer, partial(_finish, last=last, inputs=inputs, rows=rows)
 
         several = layout.vpp > 1

@@ -29,7 +29,9 @@ class WeightMap:
         self.groups = groups
         self.split = Split(shape, tp=layout.tp, pp=layout.pp, vpp=layout.vpp)
         self._shapes = dict(shape.tensors())
+        self._units = tuple(self.split.units())
         self._gathers: dict[str, list[Transfer]] = {}
+        self._rows: dict[tuple[str, int], list[slice]] = {}
 
     def local_units(self) -> Iterator[Unit]:
         """The parameters on this pipeline stage, with the last stage's copy of a tied embedding."""
@@ -54,7 +56,7 @@ class WeightMap:
 
         Collective over the tensor- and pipeline-parallel groups; every process gets every tensor.
         """
-        for unit in self.split.units():
+        for unit in self._units:
             like = next(iter(local.values()))
             parts = [like.new_empty(self._shapes[name]) for name in unit.sources]
             if unit.stage == self.groups.pp.rank():
@@ -85,7 +87,10 @@ class WeightMap:
         return [block.held for block in self.split.blocks(unit, rank)]
 
     def _views(self, unit: Unit, rank: int, shard: Tensor) -> list[Tensor]:
-        return [shard[block.rows] for block in self.split.blocks(unit, rank)]
+        known = unit.name, rank
+        if known not in self._rows:
+            self._rows[known] = [block.rows for block in self.split.blocks(unit, rank)]
+        return [shard[rows] for rows in self._rows[known]]
 
     def _gather(self, shard: Tensor) -> list[Tensor]:
         tp = self.groups.tp.size()

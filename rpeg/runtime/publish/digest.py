@@ -42,10 +42,8 @@ def nothing() -> Digest:
 def digest(name: str, box: Box, values: Tensor) -> Digest:
     """Of the part `box` of the tensor `name`; `values` have the box's shape, on any device."""
     bits = values.detach().view(_BITS[values.element_size()])
-    total = nothing()
-    for axis, first in enumerate(box.low):
-        sums = _along(bits, axis).cpu().numpy().astype(np.uint64)
-        total += _factors(axis, first + len(sums))[:, first:] @ sums
+    sums = torch.cat([_along(bits, axis) for axis in range(bits.dim())])
+    total: Digest = _factors(box) @ sums.cpu().numpy().astype(np.uint64)
     unused = np.uint64(64 - 8 * values.element_size())
     return (total * _of_name(name)) << unused
 
@@ -69,9 +67,20 @@ def _along(bits: Tensor, axis: int) -> Tensor:
     return bits.sum(dim=others, dtype=bits.dtype) if others else bits
 
 
-def _factors(axis: int, size: int) -> Digest:
-    """[WORDS, size]: odd for the first axis and even for the others, so that their sum is odd."""
-    return _table(axis, 1 << max(8, (size - 1).bit_length()))[:, :size]
+@functools.lru_cache(maxsize=256)
+def _factors(box: Box) -> Digest:
+    """[WORDS, sum of the box's widths]: those of the indices along each axis, one after the
+    other.
+    """
+    axes = zip(box.low, box.high, strict=True)
+    return np.hstack([_along_axis(axis, *ends) for axis, ends in enumerate(axes)])
+
+
+def _along_axis(axis: int, low: int, high: int) -> Digest:
+    """[WORDS, high - low]: odd for the first axis and even for the others, so that their sum is
+    odd.
+    """
+    return _table(axis, 1 << max(8, (high - 1).bit_length()))[:, low:high]
 
 
 @functools.cache

@@ -28,8 +28,8 @@ from rpeg.runtime.publish.plan import BUCKET_BYTES, Bucket, Share, plan
 from rpeg.sharding.boxes import NotHeldError
 
 END = -1
-IN_FLIGHT = 2
-"""Buckets on their way at once: one is packed or unpacked while another travels."""
+ROOMS = 2
+"""For buckets that are to be unpacked: one is, while another travels."""
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,10 @@ class Outbox:
 
     def send(self, version: int) -> None:
         """Sends what `fill` copies; back when nothing of it is needed any more."""
-        flying = deque(self._line(rank, version, nothing()) for rank in self._targets)
+        flying = [self._line(rank, version, nothing()) for rank in self._targets]
         for bucket in self._mine:
             message = self._filled.get()
             flying.extend(self._start(message, rank) for rank in bucket.targets)
-            while len(flying) > IN_FLIGHT:
-                flying.popleft().wait()
         flying.extend(self._line(rank, version, self._totals[rank]) for rank in self._targets)
         for work in flying:
             work.wait()
@@ -136,12 +134,15 @@ class Inbox:
         the arrays compares with theirs.
         """
         flying: deque[_Arriving] = deque()
-        for number in range(len(self._expected)):
-            flying.append(self._expect(number, arrays))
-            if len(flying) == IN_FLIGHT:
-                flying.popleft().finish(arrays, self._link.types)
-        for arriving in flying:
-            arriving.finish(arrays, self._link.types)
+        free = list(range(ROOMS))
+        for bucket, place in self._expected:
+            into = stretch(bucket, place, arrays)
+            while into is None and not free:
+                free += self._land(flying, arrays)
+            room = free.pop() if into is None else None
+            flying.append(self._expect(bucket, place, into, room))
+        while flying:
+            self._land(flying, arrays)
         lines = [self._line(source)[1:] for source in self._sources]
         return sum((line.numpy().view(np.uint64) for line in lines), nothing())
 
@@ -150,12 +151,23 @@ class Inbox:
         self._link.wire.receive(line, source)
         return line
 
-    def _expect(self, number: int, arrays: Sequence[Tensor]) -> _Arriving:
-        bucket, place = self._expected[number]
-        message = stretch(bucket, place, arrays)
-        room = self._room(number % IN_FLIGHT)[: bucket.size] if message is None else message
-        work = self._link.wire.start_receiving(room, bucket.source)
-        return _Arriving(bucket, place, room, message is not None, work)
+    def _expect(
+        self, bucket: Bucket, place: int, into: Tensor | None, room: int | None
+    ) -> _Arriving:
+        """Starts to receive a bucket, where it belongs or in a room."""
+        message = into if room is None else self._room(room)[: bucket.size]
+        assert message is not None, "it goes somewhere"
+        work = self._link.wire.start_receiving(message, bucket.source)
+        return _Arriving(bucket, place, message, room, work)
+
+    def _land(self, flying: deque[_Arriving], arrays: Sequence[Tensor]) -> list[int]:
+        """Waits for the first of the buckets; the room that it leaves, if it had one."""
+        arriving = flying.popleft()
+        arriving.work.wait()
+        if arriving.room is None:
+            return []
+        unpack(arriving.bucket, arriving.message, arriving.place, arrays, self._link.types)
+        return [arriving.room]
 
     def _room(self, number: int) -> Tensor:
         if number not in self._rooms:
@@ -171,15 +183,9 @@ class _Arriving:
     place: int
     """Which of its targets this process is."""
     message: Tensor
-    in_place: bool
-    """Its bytes are where they belong once they are here."""
+    room: int | None
+    """Which room it leaves; None if its bytes are where they belong once they are here."""
     work: dist.Work
-
-    def finish(self, arrays: Sequence[Tensor], types: Types) -> None:
-        """Waits for it, and puts its pieces into the arrays."""
-        self.work.wait()
-        if not self.in_place:
-            unpack(self.bucket, self.message, self.place, arrays, types)
 
 
 def _expected(link: Link) -> Iterator[tuple[Bucket, int]]:

@@ -59,5 +59,8 @@ def keep(path: Path, wanted: Callable[[Object], bool]) -> None:
         rewrite(path, [line for line in read(path) if wanted(line)])
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
+
+
 def _line(content: Mapping[str, Any]) -> str:
-    return json.dumps(content, ensure_ascii=False) + "\n"
+    return _ENCODER.encode(content) + "\n"

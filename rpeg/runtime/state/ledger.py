@@ -70,11 +70,16 @@ def consumed(
     holds; `active` [samples].
     """
     ids = tuple(_ids(batch))
-    digests = tuple(
-        _digest(f"{i}".encode(), row[kept].to(torch.int64).numpy().tobytes())
-        for i, row, kept in zip(ids, tokens.cpu(), mask.cpu(), strict=True)
-    )
+    digests = tuple(_of_samples(ids, tokens.cpu(), mask.cpu()))
     return Consumed(model, epochs, minibatches, ids, digests, tuple(active.tolist()))
+
+
+def _of_samples(ids: Sequence[SampleId], tokens: Tensor, mask: Tensor) -> Iterator[bytes]:
+    """The digest of each sample: its identity, and its tokens where the mask holds, as int64."""
+    content = tokens[mask].to(torch.int64).numpy().tobytes()
+    ends = (mask.sum(dim=1).cumsum(dim=0) * 8).tolist()
+    for i, begin, end in zip(ids, [0, *ends], ends, strict=False):
+        yield _digest(f"{i}".encode(), content[begin:end])
 
 
 def _ids(batch: Batch) -> Iterable[SampleId]:

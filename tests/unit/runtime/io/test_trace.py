@@ -29,7 +29,12 @@ def test_stages_are_summed_by_name_and_nest() -> None:
 
 def test_events_are_what_perfetto_reads(tmp_path: Path) -> None:
     trace = TraceFile(tmp_path / "trace.json")
-    trace.append([[Span("eval/generate", 1, 10.0, 10.5)], [Span("update", 1, 10.5, 11.0)]])
+    trace.append(
+        [
+            [Span("eval/generate", 1, 10.0, 10.5, model=0.4)],
+            [Span("update", 1, 10.5, 11.0)],
+        ]
+    )
     assert trace.path.read_text().startswith("[\n{")
     assert list(read_trace(trace.path)) == [
         {
@@ -40,7 +45,7 @@ def test_events_are_what_perfetto_reads(tmp_path: Path) -> None:
             "dur": 500_000,
             "pid": 0,
             "tid": 0,
-            "args": {"step": 1, "stage": "eval/generate"},
+            "args": {"step": 1, "stage": "eval/generate", "model": 400_000},
         },
         {
             "name": "update",
@@ -50,7 +55,7 @@ def test_events_are_what_perfetto_reads(tmp_path: Path) -> None:
             "dur": 500_000,
             "pid": 0,
             "tid": 1,
-            "args": {"step": 1, "stage": "update"},
+            "args": {"step": 1, "stage": "update", "model": 0},
         },
     ]
 
