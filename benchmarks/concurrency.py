@@ -73,7 +73,8 @@ class Job:
             (self.one, ("--processes", "2"), 0),
         ):
             settings = ("--set", f"steps={self.steps}", "--set", f"staleness={old}")
-            rpeg("compile", str(file), *how, *settings, "-o", str(package), "--force")
+            where = ("-o", str(package), "--force", *self.permission)
+            rpeg("compile", str(file), *how, *settings, *where)
 
     @property
     def two(self) -> Path:

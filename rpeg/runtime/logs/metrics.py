@@ -183,7 +183,7 @@ class TensorBoardLog:
         from tensorboard.compat.proto.summary_pb2 import Summary  # type: ignore[import-untyped]
 
         scalars = [Summary.Value(tag=n, simple_value=v) for n, v in line.items() if n != "step"]
-        writer = self._writer._get_file_writer()  # type: ignore[no-untyped-call]
+        writer = self._writer._get_file_writer()
         writer.add_summary(Summary(value=scalars), int(line["step"]))
 
     def close(self) -> None:
