@@ -54,9 +54,9 @@ def across(svg: Element, scale: Scale, top: float, bottom: float, title: str) ->
     for mark in scale.marks:
         x = scale(mark)
         tag(svg, "line", x1=x, x2=x, y1=top, y2=bottom, class_="grid")
-        tag(svg, "text", plain(mark), x=x, y=bottom + 14, class_="tick middle")
+        tag(svg, "text", plain(mark), x=x, y=bottom + 17, class_="tick middle")
     middle = (scale.start + scale.end) / 2
-    tag(svg, "text", title, x=middle, y=bottom + 30, class_="tick middle")
+    tag(svg, "text", title, x=middle, y=bottom + 32, class_="tick middle")
 
 
 def upward(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from rpeg.tools.report.page import page
+from tests.unit.tools.commands import Shell
 from tests.unit.tools.report.browser import Browser, browser, meetings
 from tests.unit.tools.report.reader import Reader, at
 from tests.unit.tools.report.sample import EXAMPLES, estimate, pipeline
@@ -80,6 +81,15 @@ def chromium() -> Iterator[Browser]:
         yield opened
 
 
+def misplaced(chromium: Browser) -> list[object]:
+    """Texts that lie on each other, or reach out of their drawing or of the page."""
+    boxes = chromium.boxes()
+    assert len(boxes) > 50
+    inside = chromium.tell("return document.documentElement.scrollWidth <= innerWidth")
+    wide = [] if inside else ["the page scrolls sideways"]
+    return [*meetings(boxes), *(box.text for box in boxes if not box.inside), *wide]
+
+
 @pytest.mark.parametrize("width", [800, 1280])
 @pytest.mark.parametrize("media", ["light", "dark", "print"])
 def test_no_two_texts_lie_on_each_other(
@@ -88,13 +98,19 @@ def test_no_two_texts_lie_on_each_other(
     path = tmp_path / "report.html"
     path.write_text(page(estimate().to_json(), pipeline()), encoding="utf-8")
     chromium.show(path, media, width)
-    boxes = chromium.boxes()
-    assert len(boxes) > 200
-    assert meetings(boxes) == []
-    assert [box.text for box in boxes if not box.inside] == []
-    assert chromium.tell("return document.documentElement.scrollWidth") <= width
+    assert misplaced(chromium) == []
     background = chromium.tell("return getComputedStyle(document.body).backgroundColor")
     assert (background == "rgb(255, 255, 255)") == (media != "dark")
+
+
+@pytest.mark.parametrize("name", ["sft_warmup:sft_warmup", "async_grpo_alps64:async_grpo"])
+def test_nor_on_pages_of_predictions(name: str, chromium: Browser, shell: Shell) -> None:
+    file, _, one = name.partition(":")
+    words = ("report", f"{EXAMPLES / file}.rpeg:{one}", "--cluster", "alps-64", "-o", "p.html")
+    assert shell(*words).code == 0
+    for width in (800, 1280):
+        chromium.show(shell.folder / "p.html", "light", width)
+        assert misplaced(chromium) == []
 
 
 def test_texts_on_each_other_are_found(chromium: Browser, tmp_path: Path) -> None:
