@@ -95,7 +95,8 @@ def _lay_out(setting: Setting, tp: int, pp: int, size: int) -> None:
 
 def _annotate(setting: Setting) -> None:
     """Engines and micro-batches, as the lines of a plan would say."""
-    longest = max((longest_row(op, setting, LONGEST) for op in setting.stages.values()), default=0)
+    rows = (longest_row(op, setting, LONGEST) for op in setting.stages.values())
+    longest = max((row.tokens for row in rows), default=0.0)
     bound = RecordAttr.make("mb", {"tokens": plain(max(MICRO_BATCH, math.ceil(longest)))})
     engine = RecordAttr.make("engine", {"name": plain("vllm")})
     for op in setting.stages.values():

@@ -17,7 +17,7 @@ from rpeg.cost.profiles.profiling import held_out, trained_rows
 from rpeg.cost.profiles.residency import ALWAYS, HOST, residency_of
 from rpeg.cost.profiles.sampling import USUAL_MEMORY, Rollouts
 from rpeg.cost.profiles.setting import Setting
-from rpeg.cost.profiles.states import Passing, forward_pass, states, training_pass
+from rpeg.cost.profiles.states import Passing, Row, forward_pass, states, training_pass
 from rpeg.cost.profiles.workload import Rows
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.effects import EvalLossOp, EvalOp
@@ -156,10 +156,12 @@ def _passing(op: RpegOp, setting: Setting, share: float) -> Iterator[Holding]:
     yield Holding("logits", held.logits, during)
 
 
-def longest_row(op: RpegOp, setting: Setting, share: float) -> float:
-    """Tokens of a sequence whose prompt and response are of that quantile."""
+def longest_row(op: RpegOp, setting: Setting, share: float) -> Row:
+    """A sequence whose prompt and response are of that quantile; other prompts are usual ones."""
     rows = _rows(op, setting)
-    return rows.prompt.quantile(share) + rows.response.quantile(share)
+    response = rows.response.quantile(share)
+    answered = response / (rows.prompt.average + response)
+    return Row(rows.prompt.quantile(share) + response, answered)
 
 
 def _rows(op: RpegOp, setting: Setting) -> Rows:
@@ -175,7 +177,7 @@ def _rows(op: RpegOp, setting: Setting) -> Rows:
             return setting.workload.rows(op.operands[1])
 
 
-def _pass(op: RpegOp, setting: Setting, rows: Rows, longest: float) -> Passing:
+def _pass(op: RpegOp, setting: Setting, rows: Rows, longest: Row) -> Passing:
     held = training_pass if isinstance(op, UpdateOp) else forward_pass
     return held(setting.model(op), layout_of(op), bound_of(op), rows, longest)
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from rpeg.cost.memory import Keeping, activations, training_memory
-from rpeg.cost.plans import FULL, Plans
+from rpeg.cost.memory import Keeping, training_memory
+from rpeg.cost.plans import Plans
 from rpeg.cost.profiles.layouts import RECOMPUTE, Bound, Layout
 from rpeg.cost.profiles.shapes import ModelShape
 from rpeg.cost.profiles.workload import Rows
@@ -30,6 +28,16 @@ class Passing:
     logits: float
 
 
+@dataclass(frozen=True)
+class Row:
+    """A sequence as long as memory is asked for."""
+
+    tokens: float
+    """Of prompt and response."""
+    answered: float
+    """Share of the response's."""
+
+
 def states(model: ModelShape, layout: Layout) -> States:
     """Of a model under a layout; of the busier end of its pipeline."""
     held = training_memory(model.shape, _plans(model, layout, 1.0, 1.0), _keeping(model))
@@ -37,22 +45,35 @@ def states(model: ModelShape, layout: Layout) -> States:
 
 
 def training_pass(
-    model: ModelShape, layout: Layout, bound: Bound, rows: Rows, longest: float
+    model: ModelShape, layout: Layout, bound: Bound, rows: Rows, longest: Row
 ) -> Passing:
-    """Of forward and backward passes over rows of `longest` tokens each."""
+    """Of forward and backward passes over rows as long as `longest`: logits and their gradients,
+    where completions are.
+    """
     plans = _full(model, layout, bound, rows, longest)
     held = training_memory(model.shape, plans, _keeping(model))
-    return Passing(float(held.activations), float(held.logits))
+    return Passing(float(held.activations), 2.0 * _logits(model, plans, longest))
 
 
 def forward_pass(
-    model: ModelShape, layout: Layout, bound: Bound, rows: Rows, longest: float
+    model: ModelShape, layout: Layout, bound: Bound, rows: Rows, longest: Row
 ) -> Passing:
-    """Of a forward pass alone, which keeps no more than a layer at a time."""
-    plans = _full(model, layout, bound, rows, longest, recompute="full")
-    layer = activations(model.shape, plans, _keeping(model), np.zeros(()))
-    logits = _keeping(model).logit * plans.tokens * model.shape.vocabulary / plans.tp
-    return Passing(float(layer), float(logits))
+    """Of a forward pass alone: the residual stream, its norm, and one MLP with what it makes."""
+    plans, shape = _full(model, layout, bound, rows, longest), model.shape
+    experts = shape.experts
+    routed = experts.per_token * experts.ffn + experts.shared_ffn if experts else 0
+    inner = shape.mlp_matrices * max(shape.ffn, routed) / plans.tp
+    stream = 2.0 * shape.hidden / plans.sequence_split
+    layer = model.width * plans.tokens * (stream + inner)
+    return Passing(float(layer), _logits(model, plans, longest))
+
+
+def _logits(model: ModelShape, plans: Plans, longest: Row) -> float:
+    """Of the responses' tokens alone; the loss widens them in blocks."""
+    if model.shape.vocabulary == 1:
+        return 0.0
+    answered = plans.tokens * longest.answered
+    return float(model.width * answered * model.shape.vocabulary / plans.tp)
 
 
 def _keeping(model: ModelShape) -> Keeping:
@@ -62,18 +83,11 @@ def _keeping(model: ModelShape) -> Keeping:
     return Keeping()
 
 
-def _full(
-    model: ModelShape,
-    layout: Layout,
-    bound: Bound,
-    rows: Rows,
-    longest: float,
-    recompute: str | None = None,
-) -> Plans:
+def _full(model: ModelShape, layout: Layout, bound: Bound, rows: Rows, longest: Row) -> Plans:
     """The fullest micro-batches: as many as rows of that length give."""
-    tokens = bound.at_most(rows, layout.dp, longest)
-    count = max(rows.number / layout.dp * longest / tokens, 1.0)
-    return _plans(model, layout, tokens, count, longest, recompute)
+    tokens = bound.at_most(rows, layout.dp, longest.tokens)
+    count = max(rows.number / layout.dp * longest.tokens / tokens, 1.0)
+    return _plans(model, layout, tokens, count, longest.tokens)
 
 
 def _plans(
@@ -82,7 +96,6 @@ def _plans(
     tokens: float,
     count: float,
     seq: float = 1.0,
-    recompute: str | None = None,
 ) -> Plans:
     return Plans.of(
         batch=count * layout.dp * tokens / seq,
@@ -96,6 +109,6 @@ def _plans(
         ep=layout.ep,
         sp=float(layout.sp),
         zero=layout.zero,
-        recompute=FULL if recompute == "full" else RECOMPUTE[layout.recompute],
+        recompute=RECOMPUTE[layout.recompute],
         trained=model.trained,
     )

@@ -13,7 +13,7 @@ from tests.unit.cost.placing import example, priced
 PLANS = [
     ("async_grpo_alps64", "alps64", "alps-64"),
     ("async_grpo_alps64", "one_node", "h100-1"),
-    ("ppo_critic", "node", "h100-1"),
+    ("ppo_critic", "node", "h200-1"),
     ("gspo_moe", "alps8", "alps-8"),
 ]
 

@@ -20,7 +20,7 @@ from rpeg.cost.profiles.moving import publish_apart, publish_within
 from rpeg.cost.profiles.passes import forward, update
 from rpeg.cost.profiles.sampling import Rollouts
 from rpeg.cost.profiles.shapes import ModelShape
-from rpeg.cost.profiles.states import States, forward_pass, states, training_pass
+from rpeg.cost.profiles.states import Row, States, forward_pass, states, training_pass
 from rpeg.cost.profiles.timeline import moments, over_time, peak
 from rpeg.cost.profiles.workload import Rows
 from rpeg.cost.training import Software
@@ -160,10 +160,12 @@ def test_states_follow_megatrons_table() -> None:
 
 def test_a_forward_pass_keeps_less_than_training() -> None:
     layout = Layout(dp=8)
-    trained = training_pass(ACTOR, layout, BOUND, ROWS, 5000.0)
-    passed = forward_pass(ACTOR, layout, BOUND, ROWS, 5000.0)
+    row = Row(tokens=5000.0, answered=0.8)
+    trained = training_pass(ACTOR, layout, BOUND, ROWS, row)
+    passed = forward_pass(ACTOR, layout, BOUND, ROWS, row)
     assert passed.activations * 10 < trained.activations
-    assert passed.logits == pytest.approx(trained.logits)
+    assert passed.logits == pytest.approx(2 * 16384 * 0.8 * DENSE.vocabulary)
+    assert trained.logits == pytest.approx(2 * passed.logits)
 
 
 def _span(stage: str, start: float, end: float, resource: str = "all") -> TaskSpan:
