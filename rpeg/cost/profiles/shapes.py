@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,10 @@ SCALAR = ("value", "reward", "process_reward")
 
 WIDTH = {"bf16": 2.0, "fp32": 4.0}
 """Bytes of a weight, by the datatype that a model is declared with."""
+
+
+TUNED = re.compile(r"-(instruct|base|chat|it)$", re.IGNORECASE)
+"""What a name ends with where training, and not the shape, differs."""
 
 
 class ShapeError(Exception):
@@ -94,7 +99,7 @@ def _shape(
 def _of_source(op: ModelOp, uri: str, folder: Path) -> Architecture | None:
     scheme, colon, rest = uri.partition(":")
     if colon:
-        return find(rest) if scheme == "hf" else None
+        return find(rest) or find(TUNED.sub("", rest)) if scheme == "hf" else None
     path = found(folder, uri) / "config.json"
     if not path.is_file():
         return find(Path(uri).name)

@@ -36,3 +36,9 @@ def test_a_cluster_without_speeds_is_an_error(capsys: pytest.CaptureFixture[str]
     file = str(EXAMPLES / "dpo.rpeg")
     assert main(["explain", file, "--cluster", "cpu"]) == 1
     assert "rpeg calibrate -o here.toml" in capsys.readouterr().err
+
+
+def test_a_tuned_model_has_the_shape_of_its_base(capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(EXAMPLES / "multi_turn_tools.rpeg")
+    assert main(["explain", file, "--cluster", "h100-4", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["gpus"] == 32
