@@ -12,7 +12,7 @@ import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from rpeg.cost.lengths import Distribution, Lengths, Listed
-from rpeg.ir.declared import pipeline_of
+from rpeg.ir.declared import declaration, pipeline_of
 from rpeg.ir.ops.declare import ExpectOp, VerifierOp
 from rpeg.ir.ops.sampling import BatchOp, GenerateOp
 from rpeg.ir.stages import stage_name
@@ -29,7 +29,13 @@ DEMONSTRATION = Lengths(mean=512.0, cap=4096.0, spread=0.8)
 """Responses of demonstrations and pairs where nothing tells."""
 
 VERDICT = Lengths(mean=0.01, cap=10.0, spread=1.0)
-"""Seconds of a verifier where nothing tells: a rule in Python."""
+"""Seconds of a verifier where nothing tells: a few expressions in Python."""
+
+COMPARED = Lengths(mean=1e-4, cap=10.0, spread=1.0)
+"""Seconds of a rule that only compares texts, or counts tokens."""
+
+COMPARING = ("rule:answer_tag", "rule:exact_match", "rule:overlong")
+"""Such rules."""
 
 FILL = 0.5
 """Mean response where nothing tells, over the most tokens allowed."""
@@ -98,10 +104,14 @@ class Workload:
     def verdict(self, verifier: str, timeout: float) -> Distribution:
         """Seconds that a verifier or tool takes for one answer, no more than its timeout."""
         told = self._expected(verifier, timeout)
-        if told is None:
-            text = f"{VERDICT.mean * 1000:g} ms an answer"
-            self._assume(f"no line `expect {verifier}`: taken as {text}")
-        return told or Lengths(VERDICT.mean, timeout, VERDICT.spread)
+        if told is not None:
+            return told
+        declared = declaration(self.pipeline, verifier)
+        compares = isinstance(declared, VerifierOp) and declared.uri in COMPARING
+        usual = COMPARED if compares else VERDICT
+        text = f"{usual.mean * 1000:g} ms an answer"
+        self._assume(f"no line `expect {verifier}`: taken as {text}")
+        return Lengths(usual.mean, timeout, usual.spread)
 
     def _sampled(self, y: SSAValue, number: float) -> Rows:
         made = unmoved(y).owner
