@@ -3,36 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 
 from xdsl.ir import Operation
 
 from rpeg.cost.estimate import PoolMemory
-from rpeg.ir.ops.movement import pool_of
+from rpeg.ir.layout import width_of, zero_of
+from rpeg.ir.ops.movement import clause_of, pool_of
+from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.stages import stages
 from rpeg.ir.text.diagnostics import Diagnostic, Position
 from rpeg.ir.text.locations import plan_line
 from rpeg.ir.text.sources import position_of
+from rpeg.ir.types.attributes import RecordAttr
+from rpeg.ir.vocabulary.settings import python_value
 
 GIB = 2.0**30
 
-REMEDIES: Mapping[str, str] = {
-    "weights": "a wider tp or pp, or resid(params=lazy) for models that wait",
-    "gradients": "a wider tp or pp, or resid(params=lazy) on lines of updates",
-    "optimizer": "zero=1, or resid(opt=host) on lines of updates",
-    "activations": "recompute=full, or a smaller mb(tokens=...)",
-    "logits": "a smaller mb(tokens=...), or a wider tp",
-    "kv": "a smaller engine(memory=...)",
-    "rollout_weights": "a wider tp for what samples",
-    "buffers": "a smaller publish(bucket=...)",
+
+class Way(StrEnum):
+    """What a plan may say already."""
+
+    ZERO = "zero=1"
+    FULL = "recompute=full"
+    OPT_HOST = "resid(opt=host) on lines of updates"
+
+
+REMEDIES: Mapping[str, Sequence[str]] = {
+    "weights": ("a wider tp or pp", "resid(params=lazy) for models that wait"),
+    "gradients": ("a wider tp or pp", "resid(params=lazy) on lines of updates"),
+    "optimizer": (Way.ZERO, Way.OPT_HOST, "a wider tp or pp"),
+    "activations": (Way.FULL, "a smaller mb(tokens=...)"),
+    "logits": ("a smaller mb(tokens=...)", "a wider tp"),
+    "kv": ("a smaller engine(memory=...)",),
+    "rollout_weights": ("a wider tp for what samples",),
+    "buffers": ("a smaller publish(bucket=...)",),
 }
 """What to write where a term of a GPU's memory is the largest."""
 
-HOST_REMEDIES: Mapping[str, str] = {
-    "weights": "resid(params=always) for some models",
-    "optimizer": "zero=1, or resid(opt=always) for some models",
-    "buffers": "a smaller batch",
+HOST_REMEDIES: Mapping[str, Sequence[str]] = {
+    "weights": ("resid(params=always) for some models",),
+    "optimizer": (Way.ZERO, "resid(opt=always) for some models"),
+    "buffers": ("a smaller batch",),
 }
-
 
 SHOWN = 3
 """Terms that a message names, the largest first."""
@@ -43,7 +56,7 @@ def memory_problems(
 ) -> Iterator[Diagnostic]:
     """One message for each pool whose GPUs, or hosts, are too small; at the plan's line."""
     for found in by_pool(held for held in memory if not held.fits):
-        yield Diagnostic(_position(step, found[0]), _message(found), "error", file)
+        yield Diagnostic(_position(step, found[0]), _message(found, step), "error", file)
 
 
 def memory_lines(memory: Sequence[PoolMemory]) -> Iterator[str]:
@@ -82,13 +95,13 @@ def _position(step: Operation, held: PoolMemory) -> Position:
     return Position(line.line.data, line.column.data) if line else position_of(stage)
 
 
-def _message(found: Sequence[PoolMemory]) -> str:
+def _message(found: Sequence[PoolMemory], step: Operation) -> str:
     """Of one pool, at each quantile of lengths that is too much for it."""
     least = found[0]
     return (
         f"{_owner(least)} has {gib(least.capacity_bytes)} GiB and needs {gib(least.peak_bytes)} "
         f"{_when(least)}, for responses of {_quantiles(found)}: {largest_terms(least)}: "
-        f"write {_remedy(least)}"
+        f"write {_remedy(least, step)}"
     )
 
 
@@ -120,7 +133,29 @@ def gib(size: float) -> str:
     return f"{size / GIB:.1f}"
 
 
-def _remedy(held: PoolMemory) -> str:
+def _remedy(held: PoolMemory, step: Operation) -> str:
+    """For the largest term, what the updates of the pool don't say already."""
     remedies = REMEDIES if held.kind == "gpu" else HOST_REMEDIES
     largest = max(remedies, key=lambda term: held.terms.get(term, 0.0))
-    return remedies[largest]
+    on = (op for op in stages(step).values() if pool_of(op) == held.pool)
+    updates = [op for op in on if isinstance(op, UpdateOp)]
+    left = [way for way in remedies[largest] if not any(_says(op, way) for op in updates)]
+    return ", or ".join(left)
+
+
+def _says(update: UpdateOp, way: str) -> bool:
+    """Whether an update's line says so, or would gain nothing by it."""
+    par, resid = clause_of(update, "par"), clause_of(update, "resid")
+    match way:
+        case Way.ZERO:
+            return par is not None and (zero_of(par) > 0 or width_of(par, "dp") == 1)
+        case Way.FULL:
+            return _held(par, "recompute") == "full"
+        case Way.OPT_HOST:
+            return _held(resid, "opt") == "host"
+        case _:
+            return False
+
+
+def _held(clause: RecordAttr | None, name: str) -> object:
+    return python_value(clause.settings.get(name)) if clause is not None else None

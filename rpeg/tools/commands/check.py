@@ -96,6 +96,8 @@ def _tell(checked: Checked, params: bool) -> None:
     source, loaded = checked.source, checked.loaded
     show(checked.diagnostics, {source.name: source.text}, sys.stderr)
     if has_errors(checked.diagnostics):
+        notes = dict.fromkeys(note for found in checked.findings for note in found.notes)
+        print("".join(f"note: {note}\n" for note in notes), end="", file=sys.stderr)
         return
     assert loaded.module is not None and loaded.file is not None
     if params:

@@ -26,8 +26,8 @@ def held(quantile: str, at: str | None = "actor", kind: str = "gpu", **terms: fl
     return PoolMemory("all", kind, 80 * GIB, total, quantile, at, found, ((0.0, total),))
 
 
-def problems(*memory: PoolMemory) -> list[str]:
-    module = run(parse(TEXT), RpegAnnotateParallelismPass(plan="wide"))
+def problems(*memory: PoolMemory, text: str = TEXT) -> list[str]:
+    module = run(parse(text), RpegAnnotateParallelismPass(plan="wide"))
     return [str(d) for d in memory_problems(memory, step(next(pipelines(module))), "p.rpeg")]
 
 
@@ -59,6 +59,20 @@ def test_where_and_what_to_write(memory: PoolMemory, line: str, text: str) -> No
     (message,) = problems(memory)
     assert message.startswith(f"p.rpeg:{place(TEXT, line)}: error: ")
     assert text in message
+
+
+@pytest.mark.parametrize(
+    ("clauses", "way"),
+    [
+        ("par(dp=2, tp=2)", "write zero=1, or resid(opt=host) on lines of updates, or a wider tp"),
+        ("par(dp=2, tp=2, zero=1)", "write resid(opt=host) on lines of updates, or a wider tp"),
+        ("par(dp=1, tp=4), resid(opt=host)", "write a wider tp or pp"),
+    ],
+)
+def test_what_the_plan_says_is_not_offered(clauses: str, way: str) -> None:
+    text = TEXT.replace("actor on all, par(dp=2, tp=2)", f"actor on all, {clauses}")
+    (message,) = problems(held("p50", optimizer=90), text=text)
+    assert way in message
 
 
 def test_gpus_and_hosts_have_messages_of_their_own() -> None:
