@@ -73,6 +73,20 @@ def test_what_the_model_predicts_of_the_demo(tmp_path: Path, monkeypatch: Monkey
         assert slow.period_s == pytest.approx(sum(seconds.values()), rel=1e-6)
 
 
+def test_what_one_process_leaves_to_explain(monkeypatch: MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from model import Layout, report
+
+    alone = Layout([3.0, 3.0], [4.0, 5.0], {"generate": [(1.0, 2.0), (1.0, 3.0)]})
+    assert alone.residuals() == {"generate": 2.5}
+    assert alone.corrected({"generate": 2.5}) == pytest.approx(4.5)
+    assert alone.spread == pytest.approx(1 / 4.5)
+    two = Layout([2.0], [2.6], {"generate": [(0.5, 1.0)]})
+    told = report({"dp1": alone, "dp2": two})
+    assert "predicted   3.000 s, measured   4.500 s: 0.67, repeats vary by 22 %" in told
+    assert "with what dp1's stages leave: 1.06" in told  # (2.0 + 1.5 * 0.5) / 2.6
+
+
 def core(factor: float) -> Measured:
     """A core of 60 GFLOP/s, all of its times multiplied."""
     collectives = [Exchange("all_reduce", 4.0 * 8**n, factor * 1e-4 * 2**n) for n in range(5, 9)]
