@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -88,17 +89,17 @@ def test_lines() -> None:
     assert "12.0 at every length" in next(iter(memory_lines(memory[:1])))
 
 
-@pytest.mark.parametrize(
-    ("name", "plan"),
-    [
-        ("ppo_7b_gh200", "four"),
-        ("ppo_7b_gh200", "sixty_four"),
-        ("ppo_critic", "node"),
-        ("async_grpo_alps64", "alps64"),
-    ],
-)
+PLANS = [
+    (path.name, name)
+    for path in sorted(EXAMPLES.glob("*.rpeg"))
+    for name, cluster in re.findall(r'^ *plan (\w+) on "([^"]+)"', path.read_text("utf-8"), re.M)
+    if cluster != "cpu"
+]
+
+
+@pytest.mark.parametrize(("name", "plan"), PLANS)
 def test_plans_of_examples_fit(name: str, plan: str, shell: Shell) -> None:
-    done = shell("check", str(EXAMPLES / f"{name}.rpeg"), "--plan", plan, "--json")
+    done = shell("check", str(EXAMPLES / name), "--plan", plan, "--json")
     told = json.loads(done.out)
     (found,) = told["findings"]
     assert done.code == 0
