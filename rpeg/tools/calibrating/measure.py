@@ -48,5 +48,5 @@ def _environment() -> dict[str, str]:
     """One thread a process, gloo on the loopback interface, and this installation of rpeg."""
     root = str(Path(rpeg.__file__).parents[1])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    quiet = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    return {**quiet, **os.environ, "PYTHONPATH": path}
+    loopback = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
+    return {"OMP_NUM_THREADS": "1", **loopback, **os.environ, "PYTHONPATH": path}

@@ -23,6 +23,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
+from rpeg.ir.clusters import load_cluster
 from rpeg.tools.calibrating.measured import Exchange, Measured, Timed
 
 LEAST_S = 0.02
@@ -174,7 +175,7 @@ def measure(bench: Bench) -> Measured:
         backend=dist.get_backend(),
         processes=dist.get_world_size(),
         gpus=gpus,
-        cores=len(os.sched_getaffinity(0)),
+        cores=load_cluster("cpu").cores,
         memory_bytes=memory,
         reserved_bytes=reserved,
         host_bytes=host,

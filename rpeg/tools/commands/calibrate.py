@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from datetime import date
 from pathlib import Path
 
+from rpeg.ir.clusters import load_cluster
 from rpeg.tools.calibrating.describe import cluster_file
 from rpeg.tools.calibrating.idle import BUSY, others_share
 from rpeg.tools.calibrating.measure import CalibrationError, measure
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     if out.suffix != ".toml":
         raise Failure(f"{out}: write it as {out.stem}.toml: clusters are known by that ending")
     gpus = visible_gpus()
-    processes = options.processes or gpus or len(os.sched_getaffinity(0))
+    processes = options.processes or gpus or load_cluster("cpu").cores
     if gpus and processes > gpus:
         raise Failure(f"{processes} processes need as many GPUs, this machine has {gpus}")
     _tell_others()
