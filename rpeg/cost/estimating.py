@@ -12,7 +12,8 @@ from rpeg.cost.period.graph import TaskGraph
 from rpeg.cost.period.steady import Steady, steady
 from rpeg.cost.platform import Platform
 from rpeg.cost.profiles.footprint import QUANTILES, footprint, host_footprint
-from rpeg.cost.profiles.profiling import profiles, trained_rows
+from rpeg.cost.profiles.profiling import profiles
+from rpeg.cost.profiles.rows import trained_rows
 from rpeg.cost.profiles.setting import Inputs, Setting
 from rpeg.cost.profiles.tasks import Priced, apart, priced
 from rpeg.cost.profiles.timeline import Moment, moments, over_time, peak

@@ -13,9 +13,9 @@ from rpeg.cost.generation import ENGINE_BYTES
 from rpeg.cost.profiles.layouts import bound_of, layout_of
 from rpeg.cost.profiles.moving import BUCKET
 from rpeg.cost.profiles.naming import title
-from rpeg.cost.profiles.profiling import held_out, trained_rows
 from rpeg.cost.profiles.residency import ALWAYS, HOST, residency_of
-from rpeg.cost.profiles.sampling import USUAL_MEMORY, Rollouts
+from rpeg.cost.profiles.rows import rows_at_once, trained_rows
+from rpeg.cost.profiles.sampling import USUAL_MEMORY
 from rpeg.cost.profiles.setting import Setting
 from rpeg.cost.profiles.states import Passing, Row, forward_pass, states, training_pass
 from rpeg.cost.profiles.workload import Rows
@@ -88,6 +88,13 @@ class Footprint:
 
 def footprint(setting: Setting, pool: str, share: float) -> Footprint:
     """Of the busiest process of a pool, if responses have the length of that quantile."""
+    held = _without_caches(setting, pool, share)
+    for op in (op for op in _on(setting, pool) if _samples(op)):
+        held = held.with_more(_cache(setting, op, held, share))
+    return held
+
+
+def _without_caches(setting: Setting, pool: str, share: float) -> Footprint:
     on = _on(setting, pool)
     held = Footprint(pool, (Holding("reserved", setting.machine.reserved_bytes),))
     for model in dict.fromkeys(model_of(op) for op in on if _passes(op)):
@@ -97,8 +104,6 @@ def footprint(setting: Setting, pool: str, share: float) -> Footprint:
     engines = [op for op in on if _samples(op)]
     for op in _firsts(engines):
         held = held.with_more(*_engine(setting, op, [o for o in engines if _alike(o, op)]))
-    for op in engines:
-        held = held.with_more(_cache(setting, op, held, share))
     return held
 
 
@@ -150,7 +155,7 @@ def _passing(op: RpegOp, setting: Setting, share: float) -> Iterator[Holding]:
     """Activations and logits of a stage that goes through a model."""
     if not _passes(op):
         return
-    held = _pass(op, setting, _rows(op, setting), longest_row(op, setting, share))
+    held = _pass(op, setting, rows_at_once(op, setting), longest_row(op, setting, share))
     during = frozenset([stage_name(op)])
     yield Holding("activations", held.activations, during)
     yield Holding("logits", held.logits, during)
@@ -158,23 +163,10 @@ def _passing(op: RpegOp, setting: Setting, share: float) -> Iterator[Holding]:
 
 def longest_row(op: RpegOp, setting: Setting, share: float) -> Row:
     """A sequence whose prompt and response are of that quantile; other prompts are usual ones."""
-    rows = _rows(op, setting)
+    rows = rows_at_once(op, setting)
     response = rows.response.quantile(share)
     answered = response / (rows.prompt.average + response)
     return Row(rows.prompt.quantile(share) + response, answered)
-
-
-def _rows(op: RpegOp, setting: Setting) -> Rows:
-    match op:
-        case UpdateOp():
-            rows = trained_rows(op, setting)
-            return rows.share(rows.number / op.int_of("minibatches"))
-        case GenerateOp():
-            return setting.workload.rows(op.trajectories)
-        case EvalOp() | EvalLossOp():
-            return held_out(op, setting)
-        case _:
-            return setting.workload.rows(op.operands[1])
 
 
 def _pass(op: RpegOp, setting: Setting, rows: Rows, longest: Row) -> Passing:
@@ -187,7 +179,7 @@ def _pass(op: RpegOp, setting: Setting, rows: Rows, longest: Row) -> Passing:
 
 def _engine(setting: Setting, op: RpegOp, using: Sequence[RpegOp]) -> Iterator[Holding]:
     """Weights of an engine, its own memory, and the bucket in which new weights come."""
-    rollouts = _rollouts(setting, op)
+    rollouts = setting.rollouts(op)
     stays = residency_of(op).params == ALWAYS
     during = None if stays else frozenset(stage_name(o) for o in using)
     sampling = frozenset(stage_name(o) for o in using)
@@ -215,22 +207,31 @@ def _cache(setting: Setting, op: RpegOp, held: Footprint, share: float) -> Holdi
     """The cache of a stage that samples: all of the share that its line tells, or what it needs
     of what others leave.
     """
-    rollouts, machine, name = _rollouts(setting, op), setting.machine, stage_name(op)
+    rollouts, machine, name = setting.rollouts(op), setting.machine, stage_name(op)
     during = None if residency_of(op).kv == ALWAYS else frozenset([name])
     weights = rollouts.weights(machine) + ENGINE_BYTES
     if rollouts.memory is not None and not rollouts.embedded:
         return Holding("kv", max(rollouts.memory * machine.memory_bytes - weights, 0.0), during)
-    left = MARGIN * machine.memory_bytes - (held.total({name}) - weights)
-    usable = min(left / machine.memory_bytes, USUAL_MEMORY)
-    engine = replace(setting.assumptions.sampling, utilization=max(usable, 0.0))
-    rows = _rows(op, setting)
-    return Holding(
-        "kv", rollouts.cache(rows, machine, engine, rows.response.quantile(share)), during
-    )
+    engine = replace(setting.assumptions.sampling, utilization=_left(setting, op, held))
+    rows = rows_at_once(op, setting)
+    cache = rollouts.cache(rows, machine, engine, rows.response.quantile(share))
+    return Holding("kv", cache, during)
 
 
-def _rollouts(setting: Setting, op: RpegOp) -> Rollouts:
-    return setting.judge_rollouts(op) if isinstance(op, ScoreOp) else setting.rollouts(op)
+def usable(setting: Setting, op: RpegOp) -> float:
+    """The share of a GPU's memory that the engine of a stage has: what its line tells, or what
+    others leave.
+    """
+    told = setting.rollouts(op).memory
+    if told is not None:
+        return told
+    return _left(setting, op, _without_caches(setting, pool_of(op) or "", 1.0))
+
+
+def _left(setting: Setting, op: RpegOp, held: Footprint) -> float:
+    machine, own = setting.machine, setting.rollouts(op).weights(setting.machine) + ENGINE_BYTES
+    left = MARGIN * machine.memory_bytes - (held.total({stage_name(op)}) - own)
+    return max(min(left / machine.memory_bytes, USUAL_MEMORY), 0.0)
 
 
 # ---- hosts

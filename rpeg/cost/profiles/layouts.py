@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rpeg.cost.plans import FULL, NO_RECOMPUTE, SELECTIVE, Plans
 from rpeg.cost.profiles.workload import Rows
 from rpeg.ir.base import RpegOp
-from rpeg.ir.layout import size_of, width_of, zero_of
+from rpeg.ir.layout import width_of, zero_of
 from rpeg.ir.ops.movement import clause_of, model_of, pool_of
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.stages import stages
@@ -127,8 +127,3 @@ def _around(stage: RpegOp) -> list[RpegOp]:
 
 def _trains(op: RpegOp, stage: RpegOp) -> bool:
     return isinstance(op, UpdateOp) and op.makes() == model_of(stage)
-
-
-def processes_of(par: RecordAttr | None) -> int:
-    """Processes of a layout; 1 without one."""
-    return size_of(par) if par is not None else 1

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from xdsl.ir import Operation, SSAValue
+from dataclasses import replace
+
+from xdsl.ir import Operation
 
 from rpeg.cost.lengths import Lengths
 from rpeg.cost.profiles import moving, passes
+from rpeg.cost.profiles.footprint import usable
 from rpeg.cost.profiles.judging import judge
 from rpeg.cost.profiles.layouts import Layout, bound_of, layout_of
 from rpeg.cost.profiles.residency import HOST, residency_of
-from rpeg.cost.profiles.sampling import Rollouts
+from rpeg.cost.profiles.rows import held_out, trained_rows
 from rpeg.cost.profiles.setting import Setting
 from rpeg.cost.profiles.stage import Profile
 from rpeg.cost.profiles.states import states
@@ -22,11 +25,9 @@ from rpeg.ir.ops.sampling import GenerateOp, LogprobOp, ScoreOp, ValuesOp
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.pools import made_on
 from rpeg.ir.stages import stage_name
-from rpeg.ir.types.values import DataType, ToolType, VerifierType, WeightsType
+from rpeg.ir.types.batches import PromptsType
+from rpeg.ir.types.values import ToolType, VerifierType, WeightsType
 from rpeg.ir.vocabulary.settings import python_value
-
-EVALUATED = 500.0
-"""Rows of a data set that is evaluated whole, where nothing tells."""
 
 
 def profiles(setting: Setting) -> dict[Operation, Profile]:
@@ -59,9 +60,15 @@ def _repeats(op: Operation, setting: Setting) -> float:
         case EveryOp():
             return 1.0 / op.int_of("steps")
         case CollectOp():
-            return 1.0 / setting.workload.kept(op)
+            return max(op.int_of("groups") / (_asked(op) * setting.workload.kept(op)), 1.0)
         case _:
             return 1.0
+
+
+def _asked(collect: CollectOp) -> int:
+    """Groups of one round of a collect."""
+    found = (op.prompts.type for op in collect.walk() if isinstance(op, GenerateOp))
+    return next((held.size.data for held in found if isinstance(held, PromptsType)), 1)
 
 
 def _profile(op: Operation, setting: Setting) -> Profile:
@@ -78,10 +85,9 @@ def _profile(op: Operation, setting: Setting) -> Profile:
 def _bare(op: Operation, setting: Setting) -> Profile:
     match op:
         case GenerateOp():
-            rows = setting.workload.rows(op.trajectories)
-            return _sampled(setting.rollouts(op), rows, setting)
+            return _sampled(op, setting.workload.rows(op.trajectories), setting)
         case EvalOp():
-            return _evaluated(op, setting)
+            return _sampled(op, held_out(op, setting), setting)
         case EvalLossOp():
             return _forward(op, setting, held_out(op, setting))
         case LogprobOp() | ValuesOp():
@@ -102,24 +108,9 @@ def _verifies(op: Operation) -> bool:
     return isinstance(op, ScoreOp) and not isinstance(op.scorer.type, WeightsType)
 
 
-def _sampled(rollouts: Rollouts, rows: Rows, setting: Setting) -> Profile:
-    return rollouts.profile(rows, setting.machine, setting.assumptions.sampling)
-
-
-def _evaluated(op: EvalOp, setting: Setting) -> Profile:
-    return _sampled(setting.rollouts(op), held_out(op, setting), setting)
-
-
-def held_out(op: EvalOp | EvalLossOp, setting: Setting) -> Rows:
-    """What is made of the rows of the data set that is measured, or read of it."""
-    limit = python_value(op.properties.get("limit"))
-    number = float(limit) if isinstance(limit, int) else EVALUATED
-    samples = isinstance(op, EvalOp)
-    most = float(op.int_of("max_tokens")) if samples else None
-    data = op.operands[1].type
-    assert isinstance(data, DataType)
-    times = op.int_of("n") if samples else 1
-    return setting.workload.of_data(data, number * times, most)
+def _sampled(op: RpegOp, rows: Rows, setting: Setting) -> Profile:
+    engine = replace(setting.assumptions.sampling, utilization=usable(setting, op))
+    return setting.rollouts(op).profile(rows, setting.machine, engine)
 
 
 def _forward(op: RpegOp, setting: Setting, rows: Rows) -> Profile:
@@ -141,13 +132,6 @@ def _updated(op: UpdateOp, setting: Setting) -> Profile:
     )
 
 
-def trained_rows(op: UpdateOp, setting: Setting) -> Rows:
-    """The rows that an update trains on: those of its first loss."""
-    loss: SSAValue = op.losses[0]
-    assert isinstance(loss.owner, Operation)
-    return setting.workload.rows(loss.owner.operands[0])
-
-
 def _scored(op: ScoreOp, setting: Setting) -> Profile:
     held, rows = op.scorer.type, setting.workload.rows(op.trajectories)
     match held:
@@ -165,7 +149,7 @@ def _judged(op: ScoreOp, judge_name: str, rows: Rows, setting: Setting) -> Profi
     """A judge reads prompt and response, and writes a number."""
     most = _setting_of(setting, judge_name, "max_tokens")
     asked = judge_rows(rows, most)
-    return _sampled(setting.judge_rollouts(op), asked, setting)
+    return _sampled(op, asked, setting)
 
 
 def _verified(op: ScoreOp, verifier: str, rows: Rows, setting: Setting) -> Profile:

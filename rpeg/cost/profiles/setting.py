@@ -26,11 +26,10 @@ from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.ops.effects import EvalOp
 from rpeg.ir.ops.movement import clause_of, model_of, pool_of
 from rpeg.ir.ops.plan import PlanOp
-from rpeg.ir.ops.sampling import GenerateOp, ScoreOp
+from rpeg.ir.ops.sampling import GenerateOp
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.rules.ranks import groups_of
 from rpeg.ir.stages import stages
-from rpeg.ir.types.values import WeightsType
 
 FRAMEWORK = "rpeg bf16"
 """The era of our own runs; of one without constants, those of its kind are taken."""
@@ -152,15 +151,9 @@ class Setting:
         return self.models[model_of(op) or ""]
 
     def rollouts(self, op: RpegOp) -> Rollouts:
-        """The engine of a stage that samples."""
+        """The engine of a stage that samples, or asks a judge."""
         dtype = op.text_of("dtype") if isinstance(op, GenerateOp) else "bf16"
         return Rollouts.of(self.model(op), layout_of(op), clause_of(op, "engine"), dtype)
-
-    def judge_rollouts(self, op: ScoreOp) -> Rollouts:
-        """The engine of a judge that is asked for a number."""
-        held = op.scorer.type
-        assert isinstance(held, WeightsType)
-        return Rollouts.of(self.models[held.owner], layout_of(op), clause_of(op, "engine"), "bf16")
 
     def samplers(self, model: str, pool: str | None) -> list[RpegOp]:
         """The stages that sample from a model on a pool."""

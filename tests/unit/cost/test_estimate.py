@@ -117,3 +117,14 @@ def test_a_rule_that_compares_texts_takes_next_to_no_time() -> None:
     slow, quick = (priced(each, "node", "h200-1") for each in (text, compared))
     assert seconds(quick, "r") < seconds(slow, "r") / 10
     assert any("taken as 0.1 ms" in note for note in quick.notes)
+
+
+def test_less_memory_for_the_cache_makes_sampling_slower() -> None:
+    text = example("async_grpo_alps64")
+    wide = text.replace("max_seqs=256", "max_seqs=4096").replace("param n = 16", "param n = 256")
+    narrow = wide.replace(
+        "dp=160), engine(name=vllm, memory=0.9", "dp=160), engine(name=vllm, memory=0.3"
+    )
+    assert narrow != wide
+    slow, quick = (priced(each, "alps64", "alps-64") for each in (narrow, wide))
+    assert seconds(slow, "y") > seconds(quick, "y")

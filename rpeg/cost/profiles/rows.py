@@ -1,0 +1,50 @@
+"""Which rows a stage goes over."""
+
+from __future__ import annotations
+
+from xdsl.ir import Operation, SSAValue
+
+from rpeg.cost.profiles.setting import Setting
+from rpeg.cost.profiles.workload import Rows
+from rpeg.ir.base import RpegOp
+from rpeg.ir.ops.effects import EvalLossOp, EvalOp
+from rpeg.ir.ops.sampling import GenerateOp
+from rpeg.ir.ops.updates import UpdateOp
+from rpeg.ir.types.values import DataType
+from rpeg.ir.vocabulary.settings import python_value
+
+EVALUATED = 500.0
+"""Rows of a data set that is evaluated whole, where nothing tells."""
+
+
+def rows_at_once(op: RpegOp, setting: Setting) -> Rows:
+    """The rows that a stage has before it at once; an update those of a minibatch."""
+    match op:
+        case UpdateOp():
+            rows = trained_rows(op, setting)
+            return rows.share(rows.number / op.int_of("minibatches"))
+        case GenerateOp():
+            return setting.workload.rows(op.trajectories)
+        case EvalOp() | EvalLossOp():
+            return held_out(op, setting)
+        case _:
+            return setting.workload.rows(op.operands[1])
+
+
+def held_out(op: EvalOp | EvalLossOp, setting: Setting) -> Rows:
+    """What is made of the rows of the data set that is measured, or read of it."""
+    limit = python_value(op.properties.get("limit"))
+    number = float(limit) if isinstance(limit, int) else EVALUATED
+    samples = isinstance(op, EvalOp)
+    most = float(op.int_of("max_tokens")) if samples else None
+    data = op.operands[1].type
+    assert isinstance(data, DataType)
+    times = op.int_of("n") if samples else 1
+    return setting.workload.of_data(data, number * times, most)
+
+
+def trained_rows(op: UpdateOp, setting: Setting) -> Rows:
+    """The rows that an update trains on: those of its first loss."""
+    loss: SSAValue = op.losses[0]
+    assert isinstance(loss.owner, Operation)
+    return setting.workload.rows(loss.owner.operands[0])
