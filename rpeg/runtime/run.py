@@ -29,6 +29,7 @@ from rpeg.runtime.logs.logbook import Logbook
 from rpeg.runtime.logs.metrics import How, StepMetrics, figures
 from rpeg.runtime.logs.rollouts import describe
 from rpeg.runtime.models.export import Exportable, export_model, newest_export, record_export
+from rpeg.runtime.numerics.memory import spare_imports
 from rpeg.runtime.pools.choices import Choices
 from rpeg.runtime.pools.couriers import Courier
 from rpeg.runtime.pools.desk import Branch, Desk
@@ -301,6 +302,7 @@ class Run:
         """The steps that are left, the first unfinished one first; ends early after `stop`."""
         if self.done:
             return
+        spare_imports()
         if self._logbook is not None:
             self._logbook.open(self.record.pipeline, self.record.steps, self.step)
         while self.step < self.record.steps and not self._stop_requested:

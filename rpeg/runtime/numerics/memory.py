@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
 import platform
 
 # <malloc.h> of the GNU C library.
@@ -24,3 +25,13 @@ def keep_freed_memory() -> bool:
         return False
     mallopt = ctypes.CDLL(None).mallopt
     return bool(mallopt(_M_MMAP_THRESHOLD, _LARGEST) and mallopt(_M_TRIM_THRESHOLD, _LARGEST))
+
+
+@functools.cache
+def spare_imports() -> None:
+    """Leaves what is there by now out of Python's collections of garbage, once a process.
+
+    A full one looks at all that torch and Megatron-Core made on import, which takes longer than a
+    step of a small model.
+    """
+    gc.freeze()
