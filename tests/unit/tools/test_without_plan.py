@@ -42,3 +42,27 @@ def test_a_tuned_model_has_the_shape_of_its_base(capsys: pytest.CaptureFixture[s
     file = str(EXAMPLES / "multi_turn_tools.rpeg")
     assert main(["explain", file, "--cluster", "h100-4", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["gpus"] == 32
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dapo",
+        "grpo_generative_reward",
+        "multi_turn_tools",
+        "on_policy_distillation",
+        "ppo_shared_trunk",
+        "reinforce_pp",
+        "reward_model",
+    ],
+)
+def test_every_kind_of_stage_has_a_price(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Collects, judges, tools, teachers, shared trunks, and pairs."""
+    file = str(EXAMPLES / f"{name}.rpeg")
+    named = ["--arch", "rm=qwen3-0.6b"] if name == "reward_model" else []
+    assert main(["explain", file, "--cluster", "h100-8", "--json", *named]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["period_s"] > 0
+    assert all(stage["seconds"] > 0 for stage in found["stages"])
+    updates = [stage for stage in found["stages"] if stage["mfu"] > 0.02]
+    assert updates, "an update keeps GPUs busy"
