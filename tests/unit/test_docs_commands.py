@@ -22,7 +22,9 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SLOW = {"generate-eval-export.md", "verify.md"}
 """Pages that train."""
 LENT = ("clusters", "data", "docs", "examples", "models")
-BLOCK = re.compile(r"(?P<skip><!-- not run: .+ -->\n+)?```console\n(?P<body>.*?)^```$", re.M | re.S)
+BLOCK = re.compile(
+    r"(?P<skip><!-- not run: [^\n]+ -->\n+)?```console\n(?P<body>.*?)^```$", re.M | re.S
+)
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,10 @@ def missing(shown: tuple[str, ...], output: str) -> str | None:
 
 
 def test_blocks_are_read() -> None:
-    page = "```console\n$ a \\\n  b\nx\n$ c\n```\n<!-- not run: long -->\n```console\n$ d\n```\n"
+    skipped = "<!-- not run: long -->\n```console\n$ d\n```\n"
+    page = "```console\n$ a \\\n  b\nx\n$ c\n```\n"
     assert list(commands(page)) == [Command("a   b", ("x",)), Command("c", ())]
+    assert list(commands(skipped + page + skipped)) == list(commands(page))
 
 
 def test_output_is_compared() -> None:
