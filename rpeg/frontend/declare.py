@@ -48,6 +48,7 @@ class Declare:
         self.sources = sources
         self.broken: set[str] = set()
         """Names of declarations with errors of their own: what starts from them has no more."""
+        self.plans: dict[str, Position] = {}
 
     # ---- what exists
 
@@ -154,7 +155,14 @@ class Declare:
     # ---- where it runs
 
     def plan(self, node: ast.Plan, builder: Builder) -> None:
-        """A plan with its pools and lines."""
+        """A plan with its pools and lines; none of a name that a plan or a declaration has."""
+        declared = self.names.symbols.get(node.name)
+        taken = declared.at if declared is not None else self.plans.get(node.name)
+        if taken is not None:
+            text = f"`{node.name}` is already defined at {taken}: give the plan another name"
+            self.messages.error(node.at, text)
+            return
+        self.plans[node.name] = node.at
         block = Block()
         properties: dict[str, Attribute] = {
             "sym_name": StringAttr(node.name),

@@ -24,6 +24,7 @@ from xdsl.traits import IsolatedFromAbove, NoTerminator, SymbolOpInterface, Symb
 from rpeg.ir.base import CheckedOp, Held, maybe, required, setting
 from rpeg.ir.declared import declarations, pipeline_of, step_of, symbol_name
 from rpeg.ir.rules import violations
+from rpeg.ir.rules.expectations import expectation_violations
 from rpeg.ir.rules.models import enough_layers
 from rpeg.ir.rules.settings import record_violations, setting_violations
 from rpeg.ir.rules.staleness import old_spans_violations
@@ -482,22 +483,11 @@ class ExpectOp(CheckedOp):
             kind = self.distribution.kind
             yield Violation("unknown-word", f"`{kind}` is not a distribution{hint(kind, EXPECT)}")
             return
-        yield from record_violations(self.distribution, signature)
-        yield from self._share_rule()
-
-    def _share_rule(self) -> Iterator[Violation]:
-        """A ratio is of what a collect keeps; what else makes values keeps all of them."""
-        step = step_of(self)
-        if self.distribution.kind != "ratio" or step is None:
-            return
-        makers = {r.name_hint: op for op in step.walk() for r in op.results}
-        maker = makers.get(self.target.data)
-        if maker is not None and maker.name != "rpeg.collect":
-            yield Violation(
-                "operand-kind",
-                f"ratio is the share that a collect keeps, and `{self.target.data}` is not what "
-                "one keeps: write lognormal(mean=500, cv=0.5) for lengths, or leave the line out",
-            )
+        unfit = list(record_violations(self.distribution, signature))
+        yield from unfit
+        yield from expectation_violations(
+            self, self.target.data, self.distribution, sound=not unfit
+        )
 
 
 DECLARE: tuple[type[DeclareOp], ...] = (ModelOp, DataOp, VerifierOp, ToolOp, StateOp)
