@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import NormalDist
 from typing import Protocol
 
@@ -16,6 +17,12 @@ from numpy.random import Generator
 from rpeg.cost.arrays import Array, smaller
 
 GRID = 512
+MOST = 2.0**31 - 1.0
+"""The most that a list may hold: lengths fit in 32 bits."""
+
+
+class LengthsError(ValueError):
+    """A file lists no lengths; the text says why, and what a file that does looks like."""
 
 
 class Distribution(Protocol):
@@ -126,3 +133,28 @@ class Listed:
     def drawn(self, number: int, rng: Generator) -> Array:
         """So many independent ones."""
         return rng.choice(self.values, number)
+
+
+def listed(path: Path, most: float = MOST) -> Listed:
+    """The numbers of a file, apart by spaces or lines, capped by `most`. Raises LengthsError."""
+    try:
+        words = path.read_text(encoding="utf-8").split()
+    except FileNotFoundError:
+        text = f"there is no {path}: paths are relative to the pipeline's file"
+        raise LengthsError(text) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise LengthsError(f"{path} can't be read as text: {error}") from error
+    if not words:
+        raise LengthsError(f"{path} is empty: write numbers apart by spaces or lines")
+    return Listed(smaller(np.sort([_number(word, path) for word in words]), most))
+
+
+def _number(word: str, path: Path) -> float:
+    try:
+        number = float(word)
+    except ValueError:
+        text = f"{path}: `{word}` is not a number: write numbers apart by spaces or lines"
+        raise LengthsError(text) from None
+    if not 0.0 < number <= MOST:
+        raise LengthsError(f"{path}: {word}: expected above 0 and at most {MOST:.0f}")
+    return number

@@ -9,9 +9,12 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from xdsl.dialects.builtin import StringAttr
+
+from rpeg.cost.lengths import LengthsError, listed
 from rpeg.fit import Counts, misfits
 from rpeg.ir.layout import width_of
-from rpeg.ir.ops.declare import DataOp, DeclareOp, ModelOp, PipelineOp
+from rpeg.ir.ops.declare import DataOp, DeclareOp, ExpectOp, ModelOp, PipelineOp
 from rpeg.ir.rules.violations import setting
 from rpeg.ir.stages import stages
 from rpeg.ir.text.diagnostics import Diagnostic, Severity
@@ -86,6 +89,19 @@ def _missing(source: Source, uri: str) -> str | None:
         names = ", ".join(f"models/{name}" for name in sorted(folders))
         return f"there is no folder {path}, and no shipped model of this name; shipped: {names}"
     return f"there is no {path}: sources without a scheme are paths relative to the pipeline's file"
+
+
+def length_problems(pipeline: PipelineOp, sources: Sources, source: Source) -> Iterator[Diagnostic]:
+    """Files of `expect` lines that are not here, or list no lengths."""
+    for op in pipeline.body.block.ops:
+        file = op.distribution.settings.get("file") if isinstance(op, ExpectOp) else None
+        if not isinstance(file, StringAttr):
+            continue
+        try:
+            listed(source.folder / file.data)
+        except LengthsError as error:
+            at = sources.position(op, setting("file"))
+            yield Diagnostic(at, str(error), "error", source.name)
 
 
 def path_of(source: Source, uri: str) -> Path:

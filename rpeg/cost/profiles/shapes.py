@@ -30,7 +30,7 @@ TUNED = re.compile(r"-(instruct|base|chat|it)$", re.IGNORECASE)
 
 
 class ShapeError(Exception):
-    """A model whose shape nothing tells: where, and what to write."""
+    """A model whose shape, or a line whose lengths, nothing tells: where, and what to write."""
 
     def __init__(self, op: Operation, message: str) -> None:
         super().__init__(message)

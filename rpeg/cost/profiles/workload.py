@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 from xdsl.ir import Operation, SSAValue
 
-from rpeg.cost.lengths import Distribution, Lengths, Listed
+from rpeg.cost.lengths import Distribution, Lengths, LengthsError, listed
+from rpeg.cost.profiles.shapes import ShapeError
 from rpeg.ir.declared import declaration, pipeline_of
 from rpeg.ir.ops.declare import ExpectOp, VerifierOp
 from rpeg.ir.ops.sampling import BatchOp, GenerateOp
@@ -149,12 +149,18 @@ class Workload:
         return told or Lengths(FILL * most, most)
 
     def _expected(self, name: str, most: float = float("inf")) -> Distribution | None:
-        """What the file expects of a name, capped by `most`."""
+        """What the file expects of a name, capped by `most`. Raises ShapeError."""
         pipeline = pipeline_of(self.pipeline)
         lines = pipeline.regions[0].block.ops if pipeline is not None else ()
         told = (op for op in lines if isinstance(op, ExpectOp) and op.target.data == name)
-        found = (_distribution(op.distribution, most, self.folder) for op in told)
+        found = (self._told(op, most) for op in told)
         return next((each for each in found if each is not None), None)
+
+    def _told(self, line: ExpectOp, most: float) -> Distribution | None:
+        try:
+            return _distribution(line.distribution, most, self.folder)
+        except LengthsError as error:
+            raise ShapeError(line, str(error)) from error
 
     def kept(self, collect: Operation) -> float:
         """The share of its groups that a collect keeps; all where nothing tells."""
@@ -182,22 +188,13 @@ TYPICAL_CAP = 12.0
 def _distribution(record: RecordAttr, most: float, folder: Path) -> Distribution | None:
     held = {name: python_value(value) for name, value in record.settings.items()}
     if record.kind == "histogram" and isinstance(held.get("file"), str):
-        return _listed(folder / str(held["file"]), most)
+        return listed(folder / str(held["file"]), most)
     mean, spread, cap = held.get("mean"), held.get("cv"), held.get("cap")
     if record.kind != "lognormal" or not isinstance(mean, int | float):
         return None
     top = float(cap) if isinstance(cap, int) else TYPICAL_CAP * mean
     assert isinstance(spread, float)
     return Lengths(float(mean), min(top, most), spread)
-
-
-def _listed(path: Path, most: float) -> Listed | None:
-    """The numbers of a file, separated by spaces or lines; None where it isn't here."""
-    try:
-        numbers = np.array(path.read_text(encoding="utf-8").split(), dtype=np.float64)
-    except (OSError, ValueError):
-        return None
-    return Listed(np.minimum(np.sort(numbers), most)) if numbers.size else None
 
 
 def timeout_of(pipeline: Operation, name: str) -> float:

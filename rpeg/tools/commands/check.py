@@ -16,7 +16,7 @@ from rpeg.passes.base import pipelines
 from rpeg.tools.compiling import load_with
 from rpeg.tools.console import FAILED, OK, Source, language_only, read
 from rpeg.tools.predicting.arguments import Target, target, target_arguments
-from rpeg.tools.sources import source_problems
+from rpeg.tools.sources import length_problems, source_problems
 
 if TYPE_CHECKING:
     from rpeg.tools.checking.findings import Findings
@@ -118,6 +118,7 @@ def _of_sources(loaded: Loaded, source: Source) -> Iterator[Diagnostic]:
         yield from source_problems(
             pipeline, loaded.sources, source, allow_python=True, needs_files=False
         )
+        yield from length_problems(pipeline, loaded.sources, source)
 
 
 def _as_json(checked: Sequence[Checked], there: bool) -> object:
