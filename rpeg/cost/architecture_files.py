@@ -118,6 +118,8 @@ def _json(path: Path) -> Mapping[str, Any]:
         table = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise FigureError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise FigureError(f"{path}: not UTF-8 text") from error
     except ValueError as error:
         raise FigureError(f"{path}: not JSON: {error}") from error
     if not isinstance(table, dict):

@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 
-from rpeg.ir.clusters import KEYS, known_clusters
-from rpeg.ir.figures import TOP, FigureError, Figures
+from rpeg.ir.clusters import KEYS, ClusterError, known_clusters
+from rpeg.ir.figures import ABOVE_0, AT_LEAST_1, SHARE, TOP, FigureError, Figures
 from rpeg.resources import resource
 
 CONSTANTS = KEYS["constants"]
@@ -20,6 +20,10 @@ CONSTANTS = KEYS["constants"]
 MICRO, GIGA, TERA = 1e-6, 1e9, 1e12
 STACKED_GIGA = 2.0**30
 """Memory of a GPU is sold in powers of two: an H100 of "80 GB" reports 85.5e9 bytes."""
+
+
+class NoSpeedsError(ClusterError):
+    """A file that tells how large a cluster is and nothing of how fast."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,12 @@ class Machine:
 
 
 def load_machine(name: str) -> Machine:
-    """The machine `clusters/NAME.toml`, or of a path that ends in .toml. Raises FigureError."""
+    """The machine `clusters/NAME.toml`, or of a path that ends in .toml.
+
+    Raises:
+        NoSpeedsError: the file of that path gives no speeds.
+        FigureError: no such machine, or one of its figures is missing or wrong.
+    """
     return _machine(Figures.read(Path(name), KEYS)) if name.endswith(".toml") else _shipped(name)
 
 
@@ -109,32 +118,45 @@ def _shipped(name: str) -> Machine:
     return _machine(Figures.read(resource(f"clusters/{name}.toml"), KEYS))
 
 
+def _gives_speeds(file: Figures) -> bool:
+    sizes = {TOP, "device", "host"}
+    return not sizes.issuperset(file.sections) or any(
+        key not in ("name", "memory_gb") for key in file.section("device")
+    )
+
+
 def _machine(file: Figures) -> Machine:
-    def constant(key: str) -> float:
-        return file.number("constants", key)
+    if not _gives_speeds(file):
+        raise NoSpeedsError(
+            f"{file.path} gives no speeds: write them as clusters/h100.toml does, "
+            "or measure this machine with `rpeg calibrate`"
+        )
+
+    def efficiency(of: str) -> float:
+        return file.number("constants", f"{of}_efficiency", SHARE)
 
     return Machine(
         name=file.words(TOP, "name"),
         device=file.words("device", "name"),
         gpus_per_node=file.whole(TOP, "gpus_per_node"),
-        memory_bytes=file.number("device", "memory_gb") * STACKED_GIGA,
+        memory_bytes=file.number("device", "memory_gb", ABOVE_0) * STACKED_GIGA,
         flops=_peaks(file),
-        hbm_bytes_per_s=file.number("device", "hbm_gb_per_s") * GIGA,
-        host_bytes_per_s=file.number("device", "host_gb_per_s") * GIGA,
-        host_memory_bytes=file.number("host", "memory_gb") * GIGA,
-        link=_link(file, "gpu_link", file.whole("gpu_link", "gpus")),
+        hbm_bytes_per_s=file.number("device", "hbm_gb_per_s", ABOVE_0) * GIGA,
+        host_bytes_per_s=file.number("device", "host_gb_per_s", ABOVE_0) * GIGA,
+        host_memory_bytes=file.number("host", "memory_gb", ABOVE_0) * GIGA,
+        link=_link(file, "gpu_link", file.whole("gpu_link", "gpus", AT_LEAST_1)),
         nic=_link(file, "nic", 0),
-        nodes_per_rack=file.number("rack", "nodes", default=float("inf")),
-        oversubscription=file.number("rack", "oversubscription", default=1.0),
+        nodes_per_rack=file.number("rack", "nodes", AT_LEAST_1, default=float("inf")),
+        oversubscription=file.number("rack", "oversubscription", AT_LEAST_1, default=1.0),
         usd_per_gpu_hour=file.number(TOP, "usd_per_gpu_hour"),
-        gemm_efficiency=constant("gemm_efficiency"),
+        gemm_efficiency=efficiency("gemm"),
         gemm_efficiency_fp8=file.number(
-            "constants", "gemm_efficiency_fp8", default=constant("gemm_efficiency")
+            "constants", "gemm_efficiency_fp8", SHARE, default=efficiency("gemm")
         ),
-        attention_efficiency=constant("attention_efficiency"),
-        hbm_efficiency=constant("hbm_efficiency"),
-        kernel_s=constant("kernel_us") * MICRO,
-        reserved_bytes=constant("reserved_gb") * GIGA,
+        attention_efficiency=efficiency("attention"),
+        hbm_efficiency=efficiency("hbm"),
+        kernel_s=file.number("constants", "kernel_us") * MICRO,
+        reserved_bytes=file.number("constants", "reserved_gb") * GIGA,
     )
 
 
@@ -142,7 +164,7 @@ def _peaks(file: Figures) -> dict[str, float]:
     present = file.section("device")
     usual = "fp32" if "bf16_tflops" not in present and "fp32_tflops" in present else "bf16"
     return {
-        precision: file.number("device", f"{precision}_tflops") * TERA
+        precision: file.number("device", f"{precision}_tflops", ABOVE_0) * TERA
         for precision in (usual, "fp8", "fp4")
         if precision == usual or f"{precision}_tflops" in present
     }
@@ -150,11 +172,11 @@ def _peaks(file: Figures) -> dict[str, float]:
 
 def _link(file: Figures, section: str, gpus: int) -> Link:
     return Link(
-        bytes_per_s=file.number(section, "gb_per_s") * GIGA,
+        bytes_per_s=file.number(section, "gb_per_s", ABOVE_0) * GIGA,
         gpus=gpus,
         latency_s=file.number(section, "latency_us") * MICRO,
         reduces_in_switch=file.number(section, "reduces_in_switch"),
-        efficiency=file.number("constants", f"{section}_efficiency"),
+        efficiency=file.number("constants", f"{section}_efficiency", SHARE),
     )
 
 

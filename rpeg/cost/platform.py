@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rpeg.cost.hardware import Machine, load_machine
+from rpeg.cost.hardware import Machine, NoSpeedsError, load_machine
 from rpeg.ir.clusters import Cluster, ClusterError, load_cluster
 from rpeg.ir.figures import FigureError
 
@@ -35,19 +35,20 @@ class Platform:
 
 
 def load_platform(name: str) -> Platform:
-    """The cluster `NAME-NODES`, `NAME` or `PATH.toml`. Raises ClusterError."""
+    """The cluster `NAME-NODES`, `NAME` or `PATH.toml`.
+
+    Raises:
+        NoSpeedsError: it has a size and no speeds.
+        ClusterError: there is no such cluster, or its file isn't whole.
+    """
     cluster = load_cluster(name)
     sized = cluster.name.removesuffix(f"-{cluster.nodes}")
-    try:
-        return Platform(cluster, load_machine(name if name.endswith(".toml") else sized))
-    except FigureError as error:
-        raise ClusterError(_speedless(name, error)) from error
-
-
-def _speedless(name: str, error: FigureError) -> str:
-    if name == "cpu":
-        return (
+    if sized == "cpu":
+        raise NoSpeedsError(
             '"cpu" does not say how fast this machine is: measure it with '
             "`rpeg calibrate -o here.toml`, and name here.toml"
         )
-    return str(error)
+    try:
+        return Platform(cluster, load_machine(name if name.endswith(".toml") else sized))
+    except FigureError as error:
+        raise ClusterError(str(error)) from error

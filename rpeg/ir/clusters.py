@@ -12,7 +12,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from rpeg.ir.figures import TOP, FigureError, Figures
+from rpeg.ir.figures import ABOVE_0, AT_LEAST_1, TOP, FigureError, Figures
 from rpeg.resources import resource
 
 THIS_MACHINE = "this machine"
@@ -113,7 +113,7 @@ def _read(path: Path, nodes: int | None) -> Cluster:
 def _sized(file: Figures, nodes: int | None) -> Cluster:
     """The cluster of so many nodes; None is all that the machine has."""
     name = file.words(TOP, "name")
-    largest = file.whole(TOP, "max_nodes") if "max_nodes" in file.section(TOP) else None
+    largest = file.whole(TOP, "max_nodes", AT_LEAST_1) if "max_nodes" in file.section(TOP) else None
     size = largest if nodes is None else nodes
     if size is None:
         raise ClusterError(f'"{name}" has no fixed size: write how many nodes, "{name}-8"')
@@ -128,11 +128,12 @@ def _cores(file: Figures) -> int:
     entry = file.section(TOP).get("cores_per_node")
     if isinstance(entry, dict) and entry.get("value") == THIS_MACHINE:
         return _cores_here()
-    return file.whole(TOP, "cores_per_node")
+    return file.whole(TOP, "cores_per_node", AT_LEAST_1)
 
 
 def _device(file: Figures) -> Device:
-    return Device(file.words("device", "name"), round(file.number("device", "memory_gb") * 10**9))
+    memory = file.number("device", "memory_gb", ABOVE_0)
+    return Device(file.words("device", "name"), round(memory * 10**9))
 
 
 def _range(largest: int | None) -> str:

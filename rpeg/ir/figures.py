@@ -8,8 +8,9 @@ fall back to a default without a word.
 from __future__ import annotations
 
 import difflib
+import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,22 @@ SOURCES = ("datasheet", "measured", "default")
 
 TOP = ""
 """The section of the keys that stand before every `[section]`."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Which finite numbers a figure may be."""
+
+    text: str
+    """After "must be"."""
+    example: float
+    has: Callable[[float], bool]
+
+
+AT_LEAST_0 = Range("at least 0", 4, lambda value: value >= 0)
+AT_LEAST_1 = Range("at least 1", 4, lambda value: value >= 1)
+ABOVE_0 = Range("above 0", 4, lambda value: value > 0)
+SHARE = Range("above 0 and at most 1", 0.8, lambda value: 0 < value <= 1)
 
 
 class FigureError(ValueError):
@@ -42,6 +59,8 @@ class Figures:
             table = tomllib.loads(text)
         except OSError as error:
             raise FigureError(f"cannot read {path}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise FigureError(f"{path}: not UTF-8 text") from error
         except tomllib.TOMLDecodeError as error:
             raise FigureError(f"{path}: {error}") from error
         file = cls(path, text, _sections(table, known))
@@ -59,29 +78,47 @@ class Figures:
             raise self.wrong(section, key, f'{key} = "..."')
         return value
 
-    def number(self, section: str, key: str, default: float | None = None) -> float:
-        """The value of a figure, at least 0; the default where there is none. FigureError."""
+    def number(
+        self, section: str, key: str, within: Range = AT_LEAST_0, default: float | None = None
+    ) -> float:
+        """The value of a figure; the default where there is none. Raises FigureError."""
         if default is not None and key not in self.section(section):
             return default
         match self.section(section).get(key):
-            case {"value": int(value) | float(value), "source": source, "cite": str()} if (
-                value >= 0 and source in SOURCES
-            ):
+            case {"value": bool()}:
+                pass
+            case {"value": int(value) | float(value), "source": source, "cite": str()}:
+                self._check(section, key, value, source, within)
                 return value
-        raise self.wrong(section, key, f'{key} = {{ value = 4, source = "datasheet", cite = "" }}')
+        form = f'{{ value = {within.example}, source = "datasheet", cite = "" }}'
+        raise self.wrong(section, key, f"{key} = {form}")
 
-    def whole(self, section: str, key: str) -> int:
+    def whole(self, section: str, key: str, within: Range = AT_LEAST_0) -> int:
         """The same, where only a whole number makes sense. Raises FigureError."""
-        value = self.number(section, key)
+        value = self.number(section, key, within)
         if value != int(value):
-            raise self.wrong(section, key, f"a whole number of {key}")
+            raise self._at(section, key, f"{key} must be a whole number, not {value}")
         return int(value)
 
     def wrong(self, section: str, key: str, form: str) -> FigureError:
         """The error for a key that is missing or has another form."""
+        if key in self.section(section):
+            return self._at(section, key, f"{key} has another form: write {form}")
+        where = f"[{section}]" if section else "the top of the file"
+        return self._at(section, key, f"{key} is missing from {where}: write {form}")
+
+    def _check(self, section: str, key: str, value: float, source: object, within: Range) -> None:
+        if source not in SOURCES:
+            known = ", ".join(SOURCES)
+            raise self._at(section, key, f'the source of {key} is "{source}": write one of {known}')
+        if not (math.isfinite(value) and within.has(value)):
+            bounds = within.text if math.isfinite(value) else "finite"
+            raise self._at(section, key, f"{key} must be {bounds}, not {value}")
+
+    def _at(self, section: str, key: str, text: str) -> FigureError:
         line = self._line(section, key)
         place = f"{self.path}:{line}" if line else str(self.path)
-        return FigureError(f"{place}: {key} is missing or has another form: write {form}")
+        return FigureError(f"{place}: {text}")
 
     def _refuse_unknown(self, known: Mapping[str, Collection[str]]) -> None:
         for section, table in self.sections.items():

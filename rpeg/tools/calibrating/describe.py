@@ -133,8 +133,8 @@ def _reached(found: Measured, fits: Fits) -> tuple[float, float, str]:
 def _constants(found: Measured, fits: Fits) -> Iterator[Figure]:
     reached = "the figure above is what was reached"
     yield Figure("gemm_efficiency", 1, reached)
-    share = fits.attention.rate / fits.matmul.rate
-    yield Figure("attention_efficiency", share, "causal, forward, over matmuls")
+    share = min(fits.attention.rate / fits.matmul.rate, 1.0)
+    yield Figure("attention_efficiency", share, "causal, forward, over matmuls; at most 1")
     yield Figure("hbm_efficiency", 1, reached)
     yield Figure(
         "kernel_us", fits.matmul.head / MICRO, "what small matmuls take beyond their FLOPs"

@@ -61,7 +61,7 @@ def _architecture(text: str) -> tuple[str, str]:
     try:
         load_architecture(name)
     except FigureError as error:
-        raise Failure(f"--arch {text}: {error}", USAGE) from None
+        raise Failure(f"--arch {model}: {error}", USAGE) from None
     return model, name
 
 

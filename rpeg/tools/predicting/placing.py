@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
+from rpeg.cost.hardware import NoSpeedsError
 from rpeg.cost.platform import Platform, load_platform
 from rpeg.cost.profiles.setting import Cores, Inputs, checkers_of
 from rpeg.cost.profiles.shapes import ShapeError
@@ -114,11 +115,13 @@ def _without_plan(module: ModuleOp, source: Source, target: Target, chosen: Chos
 
 
 def platform_of(cluster: str) -> Platform:
-    """A cluster and its speeds. Raises NoSpeeds."""
+    """A cluster and its speeds. Raises NoSpeeds, or Failure for a file that isn't whole."""
     try:
         return load_platform(cluster)
-    except ClusterError as error:
+    except NoSpeedsError as error:
         raise NoSpeeds(str(error)) from None
+    except ClusterError as error:
+        raise Failure(str(error)) from None
 
 
 def refused(op: Operation, message: str, source: Source) -> DiagnosticsError:

@@ -75,5 +75,5 @@ def _cluster_of(plan: PlanOp | None, target: Target) -> str:
     try:
         load_cluster(target.cluster)
     except ClusterError as error:
-        raise Failure(f"--cluster {target.cluster}: {error}", USAGE) from None
+        raise Failure(f"--cluster: {error}", USAGE) from None
     return target.cluster

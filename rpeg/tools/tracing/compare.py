@@ -62,9 +62,9 @@ class Comparison:
         }
 
 
-def compare(predicted: Trace, measured: Trace, skip: int) -> Comparison:
-    """Medians over the steps of each trace after its first `skip`; a trace of no more steps
-    counts as a whole.
+def compare(predicted: Trace, measured: Trace, skip: int | None) -> Comparison:
+    """Medians over the steps of each trace after its first `skip`, of which each has more; None
+    skips one where a trace has more than that.
     """
     names = dict.fromkeys([*predicted.stages, *measured.stages])
     gaps = [
@@ -78,19 +78,19 @@ def compare(predicted: Trace, measured: Trace, skip: int) -> Comparison:
     )
 
 
-def _stage_seconds(trace: Trace, name: str, skip: int) -> float | None:
+def _stage_seconds(trace: Trace, name: str, skip: int | None) -> float | None:
     """The median over the steps that have the stage; None where none of them has."""
     by_step = trace.stages.get(name, {})
     seconds = [by_step[step] for step in _counted(trace.steps, skip) if step in by_step]
     return statistics.median(seconds) if seconds else None
 
 
-def _step_seconds(trace: Trace, skip: int) -> float:
+def _step_seconds(trace: Trace, skip: int | None) -> float:
     ends = [trace.begin, *trace.steps.values()]
     seconds = dict(zip(trace.steps, (b - a for a, b in pairwise(ends)), strict=True))
     return statistics.median(seconds[step] for step in _counted(trace.steps, skip))
 
 
-def _counted(steps: Iterable[int], skip: int) -> list[int]:
+def _counted(steps: Iterable[int], skip: int | None) -> list[int]:
     every = list(steps)
-    return every[skip:] or every
+    return every[skip:] if skip is not None else every[1:] or every

@@ -9,6 +9,7 @@ array, which may lack its end, or an object with `traceEvents`.
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -92,17 +93,21 @@ def _unfinished(text: str, file: Path) -> list[dict[str, Any]]:
 def _span(event: Mapping[str, Any], file: Path) -> Span:
     args = event.get("args", {})
     try:
-        begin = event["ts"] * MICRO
+        begin, seconds = event["ts"] * MICRO, event["dur"] * MICRO
+        if not (math.isfinite(begin) and 0 <= seconds < math.inf):
+            raise ValueError
         return Span(
             stage=str(args.get("timed_as") or args.get("stage") or event["name"]),
             step=int(args.get("step", 0)),
             track=(str(event.get("pid")), str(event.get("tid"))),
             begin=begin,
-            end=begin + event["dur"] * MICRO,
+            end=begin + seconds,
             waits=event.get("cat") == WAIT,
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        text = f"{file}: an event without a name, or a number as ts and dur: {event}"
+        text = (
+            f"{file}: an event without a name, or a number as ts and, at least 0, as dur: {event}"
+        )
         raise TraceError(text[:200]) from error
 
 

@@ -69,7 +69,7 @@ def test_hugging_face(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ('name = "x"\nsource = "s"\nlayer = 3\n', 'x.toml:3: unknown "layer": did you mean'),
-        ('name = "x"\nsource = "s"\nlayers = "3"\n', "x.toml:3: layers is missing"),
+        ('name = "x"\nsource = "s"\nlayers = "3"\n', "x.toml:3: layers has another form"),
         ('name = "x"\n', "source is missing"),
     ],
 )
@@ -79,6 +79,14 @@ def test_files_in_another_form(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(FigureError, match=r"x\.toml") as error:
         load_architecture(str(path))
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["x.toml", "config.json"])
+def test_files_that_are_no_text(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(FigureError, match=f"{name}: not UTF-8 text"):
+        load_architecture(str(path))
 
 
 def test_unknown_names() -> None:

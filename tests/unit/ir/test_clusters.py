@@ -70,10 +70,15 @@ def test_no_such_cluster(name: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('name = "lab"', "", 'name is missing or has another form: write name = "..."'),
-        ("value = 2", "value = -2", "gpus_per_node is missing or has another form"),
-        (', cite = "counted" }\ncores', " }\ncores", "gpus_per_node is missing"),
-        ('source = "datasheet"', 'source = "hearsay"', "cores_per_node is missing"),
+        ('name = "lab"', "", 'name is missing from the top of the file: write name = "..."'),
+        ("value = 2", "value = -2", "lab.toml:4: gpus_per_node must be at least 0, not -2"),
+        ("value = 2", "value = 1.5", "gpus_per_node must be a whole number, not 1.5"),
+        ("value = 2", "value = true", "gpus_per_node has another form: write gpus_per_node = {"),
+        ("value = 16", "value = 0", "cores_per_node must be at least 1, not 0"),
+        ("value = 48", "value = nan", "memory_gb must be finite, not nan"),
+        (', cite = "counted" }\ncores', " }\ncores", "gpus_per_node has another form"),
+        ('source = "datasheet"', 'source = "hearsay"', 'source of cores_per_node is "hearsay"'),
+        ("memory_gb", "# memory_gb", "lab.toml:6: memory_gb is missing from [device]: write"),
         ("[device]", "[gpu]", 'lab.toml:6: unknown "gpu"'),
         ("memory_gb", "memory", 'lab.toml:8: unknown "memory": did you mean "memory_gb"?'),
         ("[device]", "[device", "lab.toml: "),
@@ -84,3 +89,10 @@ def test_files_in_another_form(lab: Path, old: str, new: str, message: str) -> N
     with pytest.raises(ClusterError) as error:
         load_cluster(str(lab))
     assert message in str(error.value)
+
+
+def test_a_file_that_is_no_text(lab: Path) -> None:
+    lab.write_bytes(b"\xff\xfe")
+    with pytest.raises(ClusterError) as error:
+        load_cluster(str(lab))
+    assert str(error.value) == f"{lab}: not UTF-8 text"

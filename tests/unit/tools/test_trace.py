@@ -64,7 +64,7 @@ def test_biggest_gap_first(shell: Shell) -> None:
 
 
 def test_skipped_steps(shell: Shell) -> None:
-    """One step alone counts however many are skipped; none skipped, the first counts too."""
+    """One step alone counts unless it is to be skipped; none skipped, the first counts too."""
     write(shell.folder / "one.json", steps(1.0, 1.0, number=1))
     write(shell.folder / "three.json", steps(1.0, 1.0))
     table = json.loads(shell("trace", "diff", "one.json", "three.json", "--json").out)
@@ -72,6 +72,11 @@ def test_skipped_steps(shell: Shell) -> None:
     assert table["step"]["measured_s"] == pytest.approx(2.0)
     table = json.loads(shell("trace", "diff", "one.json", "three.json", "--skip=0", "--json").out)
     assert table["steps"]["measured"] == 3
+    done = shell("trace", "diff", "three.json", "one.json", "--skip", "1")
+    assert (done.code, done.err) == (
+        2,
+        "error: --skip 1: one.json has no more: it has 1 in all\n",
+    )
 
 
 def test_the_slowest_track_counts_without_its_waits(tmp_path: Path) -> None:
@@ -108,6 +113,9 @@ def test_repeated_spans_of_a_step_add_up(tmp_path: Path) -> None:
         ("[]", "no complete event"),
         ('[{"name": "a", "ph": "X", "ts": 1}]', "an event without a name, or a number"),
         ('[{"name": "a", "ph": "X", "ts": 1, "dur": "?"}]', "an event without a name"),
+        ('[{"name": "a", "ph": "X", "ts": 1, "dur": -1}]', "an event without a name"),
+        ('[{"name": "a", "ph": "X", "ts": 1, "dur": Infinity}]', "an event without a name"),
+        ('[{"name": "a", "ph": "X", "ts": NaN, "dur": 1}]', "an event without a name"),
     ],
 )
 def test_files_in_another_form(tmp_path: Path, text: str, why: str) -> None:

@@ -1,0 +1,80 @@
+"""Files of clusters: one that gives any speeds is whole, and each figure is in its range."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rpeg.cost.hardware import NoSpeedsError
+from rpeg.cost.platform import load_platform
+from rpeg.ir.clusters import ClusterError
+from rpeg.resources import resource
+from tests.unit.passes.pipelines import grpo
+from tests.unit.tools.commands import Shell
+
+ALPS = resource("clusters/alps.toml").read_text(encoding="utf-8")
+
+
+def without(section: str) -> str:
+    return re.sub(rf"\[{section}\]\n([^\n]+\n)+", "", ALPS)
+
+
+def with_value(key: str, value: str) -> str:
+    """The last figure of that name."""
+    head, _, tail = ALPS.rpartition(f"\n{key} = {{ value = ")
+    return f"{head}\n{key} = {{ value = {value},{tail.partition(',')[2]}"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("bf16_tflops", "0", ":13: bf16_tflops must be above 0, not 0"),
+        ("hbm_gb_per_s", "inf", ":15: hbm_gb_per_s must be finite, not inf"),
+        ("hbm_gb_per_s", "nan", "hbm_gb_per_s must be finite, not nan"),
+        ("hbm_gb_per_s", '"4 TB"', "hbm_gb_per_s has another form: write hbm_gb_per_s = {"),
+        ("gpus", "0", "gpus must be at least 1, not 0"),
+        ("oversubscription", "0.0", "oversubscription must be at least 1, not 0.0"),
+        ("gemm_efficiency", "7.6", "gemm_efficiency must be above 0 and at most 1, not 7.6"),
+        ("gemm_efficiency", '"?"', "gemm_efficiency = { value = 0.8, "),
+        ("nic_efficiency", "0", "nic_efficiency must be above 0 and at most 1, not 0"),
+        ("kernel_us", "true", "kernel_us has another form"),
+    ],
+)
+def test_figures_out_of_range(tmp_path: Path, key: str, value: str, message: str) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(with_value(key, value))
+    with pytest.raises(ClusterError) as error:
+        load_platform(str(path))
+    assert message in str(error.value)
+    assert not isinstance(error.value, NoSpeedsError)
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ("nic", "gb_per_s is missing from [nic]"),
+        ("host", "memory_gb is missing from [host]"),
+        ("constants", "is missing from [constants]"),
+    ],
+)
+def test_some_speeds_are_not_enough(shell: Shell, section: str, message: str) -> None:
+    (shell.folder / "c.toml").write_text(without(section))
+    shell.write(text=grpo())
+    done = shell("check", "p.rpeg", "--cluster", "c.toml")
+    assert (done.code, done.out) == (1, "")
+    assert message in done.err
+
+
+def test_a_file_without_speeds(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(
+        "\n".join(
+            line
+            for line in ALPS.split("[gpu_link]")[0].splitlines()
+            if "_per_s" not in line and "tflops" not in line
+        )
+    )
+    with pytest.raises(NoSpeedsError, match="gives no speeds"):
+        load_platform(str(path))
