@@ -59,6 +59,17 @@ def memory_problems(
         yield Diagnostic(_position(step, found[0]), _message(found, step), "error", file)
 
 
+def lacking(memory: Iterable[PoolMemory]) -> str | None:
+    """Of what lacks memory, in one line; None where all fits."""
+    least = next((held for held in memory if not held.fits), None)
+    if least is None:
+        return None
+    return (
+        f"does not fit: {_owner(least)} has {gib(least.capacity_bytes)} GiB and needs "
+        f"{gib(least.peak_bytes)} {_when(least)}: see rpeg check"
+    )
+
+
 def memory_lines(memory: Sequence[PoolMemory]) -> Iterator[str]:
     """What each pool's GPUs and hosts hold, a line each."""
     for found in by_pool(memory):

@@ -13,6 +13,7 @@ from rpeg.cost.simulation.result import Simulated, summary
 from rpeg.cost.simulation.run import Run
 from rpeg.cost.simulation.simulating import simulated
 from rpeg.cost.simulation.trace import trace_events
+from rpeg.tools.checking.memory import lacking
 from rpeg.tools.console import OK, Failure, language_only, natural, positive, read
 from rpeg.tools.predicting.arguments import target, target_arguments
 from rpeg.tools.predicting.estimates import Predicted, predict
@@ -56,12 +57,14 @@ def run(options: argparse.Namespace) -> int:
 
 def _print(told: Simulated, found: Predicted, options: argparse.Namespace) -> None:
     there, notes = found.placed, found.estimate.notes
+    lack = lacking(found.estimate.memory)
     if options.json:
         names = {"pipeline": there.pipeline.title, "plan": there.plan, "cluster": there.cluster}
-        print(json.dumps({**names, **told.to_json(), "notes": notes}, indent=2))
+        fits = {"fits": lack is None}
+        print(json.dumps({**names, **fits, **told.to_json(), "notes": notes}, indent=2))
     else:
         title = f"{there.pipeline.title}, plan {there.plan} on {there.cluster}"
-        sys.stdout.write(text(told, title, notes))
+        sys.stdout.write(f"{lack}\n" * (lack is not None) + text(told, title, notes))
 
 
 def _write_trace(ran: Run, timed: Mapping[str, str], path: Path) -> None:

@@ -12,6 +12,7 @@ from rpeg.cost.period.graph import Why
 from rpeg.cost.period.reasons import VISIBLE, Change, Hop, hops, what_if
 from rpeg.cost.period.variance import expected_period
 from rpeg.cost.profiles.variation import spreads
+from rpeg.tools.checking.memory import lacking
 from rpeg.tools.predicting.estimates import Predicted
 
 BECAUSE: dict[Why, str] = {
@@ -62,6 +63,8 @@ class Explanation:
         it = self.estimate
         gpus = f", {it.gpus} GPUs" if it.gpus else ""
         yield f"{it.pipeline}: plan {it.plan} on {it.cluster}{gpus}"
+        if (why := lacking(it.memory)) is not None:
+            yield why
         yield f"{_seconds(it.period_s)}  a step, in the steady state"
         more = self.varied_s / it.period_s - 1 if it.period_s else 0.0
         if more > VISIBLE:
