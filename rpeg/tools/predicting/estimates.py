@@ -17,6 +17,7 @@ from rpeg.ir.text.diagnostics import DiagnosticsError
 from rpeg.tools.console import USAGE, Failure, Source, report
 from rpeg.tools.predicting.arguments import Target
 from rpeg.tools.predicting.placing import Placed, place, platform_of, refused
+from rpeg.tools.predicting.refusals import refusals
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,16 @@ def predicted(there: Placed, target: Target) -> Predicted:
     Raises:
         NoSpeeds: nothing tells how fast the cluster is.
         Failure: an architecture is named for no model.
-        DiagnosticsError: the shape of a model isn't known, or tasks wait for each other.
+        DiagnosticsError: the shape of a model isn't known, tasks wait for each other, or what
+            the plan says can't run.
     """
     scheduled = there.scheduled()
     _known(scheduled, target.architectures)
     inputs = Inputs(there.source.folder, target.architectures, there.checkers, notes=there.notes)
     try:
         setting = Setting.of(scheduled, platform_of(there.cluster), inputs)
+        if problems := list(refusals(setting, there.source.name)):
+            raise DiagnosticsError(problems)
         graph = step_graph(setting)
         return Predicted(there, setting, graph, estimate_of(setting, graph, there.plan))
     except ShapeError as error:

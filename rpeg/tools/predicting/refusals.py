@@ -1,0 +1,41 @@
+"""What could be priced and can't run: found before anything is priced, each at its line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rpeg.cost.generation import ENGINE_BYTES
+from rpeg.cost.profiles.setting import Setting
+from rpeg.ir.base import RpegOp
+from rpeg.ir.ops.effects import EvalOp
+from rpeg.ir.ops.sampling import GenerateOp
+from rpeg.ir.rules.violations import setting as at_setting
+from rpeg.ir.text.diagnostics import Diagnostic
+from rpeg.ir.text.sources import position_of
+
+GIB = 2.0**30
+
+
+def refusals(setting: Setting, file: str) -> Iterator[Diagnostic]:
+    """Every reason why a placed pipeline would not run."""
+    for op in setting.stages.values():
+        if (why := _no_room(setting, op)) is not None:
+            yield Diagnostic(position_of(op, at_setting("engine")), why, "error", file)
+
+
+def _no_room(setting: Setting, op: RpegOp) -> str | None:
+    """An engine whose share of a GPU's memory is too small for its weights."""
+    if not isinstance(op, GenerateOp | EvalOp) or not setting.platform.has_gpus:
+        return None
+    rollouts = setting.rollouts(op)
+    if rollouts.memory is None or rollouts.embedded:
+        return None
+    whole = setting.machine.memory_bytes
+    needed = rollouts.weights(setting.machine) + ENGINE_BYTES
+    if rollouts.memory * whole > needed:
+        return None
+    return (
+        f"engine(memory={rollouts.memory:g}) has {rollouts.memory * whole / GIB:.1f} of a GPU's "
+        f"{whole / GIB:.1f} GiB, and its weights and its own memory take {needed / GIB:.1f}: "
+        "write a larger memory, or a wider tp"
+    )
