@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from xdsl.dialects.builtin import StringAttr
@@ -111,17 +111,27 @@ def path_of(source: Source, uri: str) -> Path:
 
 def fit_problems(pipeline: PipelineOp, sources: Sources, source: Source) -> Iterator[Diagnostic]:
     """Models that their layouts can't split, as far as their folders are here."""
-    placed = list(stages(pipeline).values())
     models = {op.title: op for op in pipeline.body.block.ops if isinstance(op, ModelOp)}
-    for op in models.values():
+    known: dict[str, Counts] = {}
+    for name, op in models.items():
         uri = op.uri if op.initial is None else models[op.initial].uri
         counts = _counts(path_of(source, uri)) if uri is not None and ":" not in uri else None
+        known.update({name: counts} if counts is not None else {})
+    for op, text in layout_misfits(pipeline, known):
+        yield Diagnostic(sources.position(op, setting("source")), text, "error", source.name)
+
+
+def layout_misfits(
+    pipeline: PipelineOp, known: Mapping[str, Counts]
+) -> Iterator[tuple[ModelOp, str]]:
+    """The models that their layouts can't split, of those whose counts are known by name."""
+    placed = list(stages(pipeline).values())
+    for op in (op for op in pipeline.body.block.ops if isinstance(op, ModelOp)):
         layout = layout_of(op.title, placed)
-        if counts is not None and layout is not None:
+        if op.title in known and layout is not None:
             widths = {axis: width_of(layout, axis) for axis in ("tp", "pp", "vpp")}
-            for text in misfits(counts, **widths):
-                at = sources.position(op, setting("source"))
-                yield Diagnostic(at, f"`{op.title}`: {text}", "error", source.name)
+            for text in misfits(known[op.title], **widths):
+                yield op, f"`{op.title}`: {text}"
 
 
 def _counts(folder: Path) -> Counts | None:

@@ -4,23 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rpeg.cost.architecture import Architecture
 from rpeg.cost.generation import ENGINE_BYTES
 from rpeg.cost.profiles.setting import Setting
+from rpeg.fit import Counts
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.effects import EvalOp
+from rpeg.ir.ops.movement import model_of
 from rpeg.ir.ops.sampling import GenerateOp
 from rpeg.ir.rules.violations import setting as at_setting
 from rpeg.ir.text.diagnostics import Diagnostic
 from rpeg.ir.text.sources import position_of
+from rpeg.passes.layouts import moves_rows
+from rpeg.tools.sources import layout_misfits
 
 GIB = 2.0**30
 
 
 def refusals(setting: Setting, file: str) -> Iterator[Diagnostic]:
     """Every reason why a placed pipeline would not run."""
+    split = {model_of(op) for op in setting.stages.values() if moves_rows(op)}
+    known = {n: counts_of(m.shape) for n, m in setting.models.items() if n in split}
+    for model, text in layout_misfits(setting.pipeline, known):
+        yield Diagnostic(position_of(model), text, "error", file)
     for op in setting.stages.values():
         if (why := _no_room(setting, op)) is not None:
             yield Diagnostic(position_of(op, at_setting("engine")), why, "error", file)
+
+
+def counts_of(shape: Architecture) -> Counts:
+    """What of a model is split."""
+    return Counts(shape.layers, shape.heads, shape.kv_heads, shape.ffn)
 
 
 def _no_room(setting: Setting, op: RpegOp) -> str | None:
