@@ -13,8 +13,9 @@ from rpeg.cost.hardware import NoSpeedsError
 from rpeg.cost.platform import Platform, load_platform
 from rpeg.cost.profiles.setting import Cores, Inputs, checkers_of
 from rpeg.cost.profiles.shapes import ShapeError
-from rpeg.ir.clusters import ClusterError
+from rpeg.ir.clusters import ClusterError, load_cluster
 from rpeg.ir.ops.declare import PipelineOp
+from rpeg.ir.ops.plan import PlanOp
 from rpeg.ir.rsched import SequenceOp
 from rpeg.ir.rules.verify import diagnose
 from rpeg.ir.text.diagnostics import Diagnostic, DiagnosticsError, has_errors
@@ -94,9 +95,24 @@ def placed(module: ModuleOp, sources: Sources, source: Source, target: Target) -
 def _by_plan(module: ModuleOp, source: Source, target: Target, chosen: Chosen) -> Placed:
     assert chosen.plan is not None, "the caller has looked"
     name, checkers = chosen.plan.title, checkers_of(chosen.plan)
+    _on_gpus(chosen.plan, chosen.cluster, source)
     _run(module, passes_of(SIMPLIFY), source)
     _run(module, [RpegAnnotateParallelismPass(plan=name)], source)
     return Placed(source, module, chosen.cluster, name, checkers)
+
+
+def _on_gpus(plan: PlanOp, cluster: str, source: Source) -> None:
+    """Refuses layouts over cores where there are GPUs, as which they would be priced."""
+    if not load_cluster(cluster).gpus:
+        return
+    cores = {pool.title for pool in plan.pools if pool.shape.kind == "cores"}
+    for line in plan.places:
+        if line.pool_name in cores and line.clause("par") is not None:
+            text = (
+                f"`{line.pool_name}` is a pool of cores, and {cluster} has GPUs: models run on "
+                "cores only where there are none: write nodes(a..b) or gpus(a..b)"
+            )
+            raise refused(line, text, source)
 
 
 def _without_plan(module: ModuleOp, source: Source, target: Target, chosen: Chosen) -> Placed:

@@ -55,6 +55,13 @@ def test_as_it_stands_it_runs(shell: Shell) -> None:
             "`actor`: 28 layers can't be split 24 ways (pp=8 x vpp=3): write a divisor",
         ),
         (
+            "nodes(0..15)",
+            "cores(0..15, per_node=4)",
+            "y on all",
+            "`all` is a pool of cores, and alps-16 has GPUs: models run on cores only where there "
+            "are none: write nodes(a..b) or gpus(a..b)",
+        ),
+        (
             "memory=0.4",
             "memory=0.05",
             "y on all",
