@@ -107,6 +107,7 @@ class Estimate:
     plan: str
     cluster: str
     gpus: int
+    """0 on a cluster of cores."""
     period_s: float
     """Seconds from one step's new weights to the next one's, in the steady state."""
     latency_s: float
@@ -124,6 +125,18 @@ class Estimate:
     cost: Cost
     notes: tuple[str, ...] = field(default=())
     """What was assumed: a plan that the file doesn't have, lengths that it doesn't tell."""
+    cores: int = 0
+    """Processes on a cluster without GPUs, a core each."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether every pool's memory is enough, at each quantile of lengths."""
+        return all(held.fits for held in self.memory)
+
+    @property
+    def size(self) -> str:
+        """How many processes, and of what."""
+        return f"{self.gpus} GPUs" if self.gpus else f"{self.cores} cores"
 
     def to_json(self) -> dict[str, Any]:
         """All figures as plain lists and objects; keys are the fields' names."""

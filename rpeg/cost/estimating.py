@@ -43,12 +43,13 @@ def estimate(
 def estimate_of(setting: Setting, graph: TaskGraph, plan: str) -> Estimate:
     """The same, once the tasks of its step are known. Raises Deadlock."""
     state = steady(graph)
-    gpus = sum(setting.pools.values())
+    processes, has_gpus = sum(setting.pools.values()), setting.platform.has_gpus
     return Estimate(
         pipeline=setting.pipeline.title,
         plan=plan,
         cluster=setting.platform.cluster.name,
-        gpus=gpus,
+        gpus=processes if has_gpus else 0,
+        cores=0 if has_gpus else processes,
         period_s=state.period_s,
         latency_s=state.latency_s,
         bounds=state.bounds,
@@ -58,7 +59,7 @@ def estimate_of(setting: Setting, graph: TaskGraph, plan: str) -> Estimate:
         tasks=state.spans,
         memory=tuple(_memory(setting, state)),
         pools=tuple(_uses(setting, graph, state.period_s)),
-        cost=_cost(setting, gpus, state.period_s),
+        cost=_cost(setting, processes, state.period_s),
         notes=tuple(setting.workload.assumed),
     )
 
@@ -102,8 +103,8 @@ def _busy(graph: TaskGraph, resource: str) -> float:
     return sum(task.seconds for task in graph.resources.get(resource, ()))
 
 
-def _cost(setting: Setting, gpus: int, period_s: float) -> Cost:
-    price = setting.machine.usd_per_gpu_hour * gpus / HOUR_S * period_s
+def _cost(setting: Setting, processes: int, period_s: float) -> Cost:
+    price = setting.machine.usd_per_gpu_hour * processes / HOUR_S * period_s
     tokens = _tokens(setting)
     usd = price or None
     return Cost(

@@ -13,9 +13,6 @@ from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.types.values import DataType
 from rpeg.ir.vocabulary.settings import python_value
 
-EVALUATED = 500.0
-"""Rows of a data set that is evaluated whole, where nothing tells."""
-
 
 def rows_at_once(op: RpegOp, setting: Setting) -> Rows:
     """The rows that a stage has before it at once; an update those of a minibatch."""
@@ -34,11 +31,11 @@ def rows_at_once(op: RpegOp, setting: Setting) -> Rows:
 def held_out(op: EvalOp | EvalLossOp, setting: Setting) -> Rows:
     """What is made of the rows of the data set that is measured, or read of it."""
     limit = python_value(op.properties.get("limit"))
-    number = float(limit) if isinstance(limit, int) else EVALUATED
     samples = isinstance(op, EvalOp)
     most = float(op.int_of("max_tokens")) if samples else None
     data = op.operands[1].type
     assert isinstance(data, DataType)
+    number = setting.workload.size(data.symbol, limit if isinstance(limit, int) else None)
     times = op.int_of("n") if samples else 1
     return setting.workload.of_data(data, number * times, most)
 

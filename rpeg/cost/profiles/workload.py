@@ -11,9 +11,10 @@ from pathlib import Path
 from xdsl.ir import Operation, SSAValue
 
 from rpeg.cost.lengths import Distribution, Lengths, LengthsError, listed
+from rpeg.cost.profiles.data_sets import known_rows
 from rpeg.cost.profiles.shapes import ShapeError
 from rpeg.ir.declared import declaration, pipeline_of
-from rpeg.ir.ops.declare import ExpectOp, VerifierOp
+from rpeg.ir.ops.declare import DataOp, ExpectOp, VerifierOp
 from rpeg.ir.ops.sampling import BatchOp, GenerateOp
 from rpeg.ir.stages import stage_name
 from rpeg.ir.text.naming import trajectories_of, unmoved
@@ -36,6 +37,9 @@ COMPARED = Lengths(mean=1e-4, cap=10.0, spread=1.0)
 
 COMPARING = ("rule:answer_tag", "rule:exact_match", "rule:overlong")
 """Such rules."""
+
+EVALUATED = 500.0
+"""Rows of a data set that is gone through whole, where nothing tells."""
 
 FILL = 0.5
 """Mean response where nothing tells, over the most tokens allowed."""
@@ -97,9 +101,22 @@ class Workload:
             return self._demonstrations(data.symbol, number)
         return Rows(number, self.prompts(data.symbol), self._response(data.symbol, most))
 
+    def size(self, data: str, limit: int | None) -> float:
+        """Rows of a data set that is gone through whole, or until `limit`."""
+        declared = declaration(self.pipeline, data)
+        known = known_rows(declared, self.folder) if isinstance(declared, DataOp) else None
+        told = [number for number in (known, limit) if number is not None]
+        if not told:
+            self._assume(f"nothing tells the size of `{data}`: {EVALUATED:g} rows; limit=N tells")
+        return float(min(told, default=EVALUATED))
+
     def prompts(self, data: str) -> Distribution:
         """Prompts of a data set."""
-        return self._expected(data) or PROMPT
+        return self._expected(data) or self._usual_prompts(f"no line `expect {data}`")
+
+    def _usual_prompts(self, why: str) -> Distribution:
+        self._assume(f"{why}: prompts of {PROMPT.mean:g} tokens on average")
+        return PROMPT
 
     def verdict(self, verifier: str, timeout: float) -> Distribution:
         """Seconds that a verifier or tool takes for one answer, no more than its timeout."""
@@ -117,7 +134,9 @@ class Workload:
         made = unmoved(y).owner
         generate = self._generate(made) if isinstance(made, Operation) else None
         if generate is None:
-            return Rows(number, PROMPT, self._response(y.name_hint or "", 1024.0))
+            name = y.name_hint or ""
+            usual = self._usual_prompts(f"no generate makes `{name}`")
+            return Rows(number, usual, self._response(name, 1024.0))
         most = float(generate.int_of("max_tokens"))
         response = self._response(stage_name(generate), most)
         return Rows(number, self._prompts_of(generate.prompts), response)
@@ -128,7 +147,9 @@ class Workload:
 
     def _prompts_of(self, batch: SSAValue) -> Distribution:
         source = batch.owner.source.type if isinstance(batch.owner, BatchOp) else None
-        return self.prompts(source.symbol) if isinstance(source, CursorType) else PROMPT
+        if isinstance(source, CursorType):
+            return self.prompts(source.symbol)
+        return self._usual_prompts("no data set is named for a batch")
 
     def _read(self, batch: SSAValue, number: float) -> Rows:
         source = batch.owner.source.type if isinstance(batch.owner, BatchOp) else None
@@ -139,7 +160,8 @@ class Workload:
         if told is None:
             text = f"responses of {DEMONSTRATION.mean:g} tokens on average"
             self._assume(f"no line `expect {data}`: {text}")
-        return Rows(number, PROMPT, told or DEMONSTRATION)
+        usual = self._usual_prompts(f"`{data}` has responses in its file")
+        return Rows(number, usual, told or DEMONSTRATION)
 
     def _response(self, name: str, most: float) -> Distribution:
         told = self._expected(name, most)

@@ -48,7 +48,11 @@ def _named(plans: Sequence[PlanOp], name: str) -> PlanOp:
 
 
 def _for(plans: Sequence[PlanOp], cluster: str | None) -> PlanOp | None:
-    """The only plan that is for a cluster; a name without a size stands for any size of it."""
+    """The only plan that is for a cluster, or the only one at all where none is named; a name
+    without a size stands for any size of it.
+    """
+    if cluster is None and len(plans) == 1:
+        return plans[0]
     if cluster is None:
         sizes = ", ".join(f"{plan.title} (on {plan.cluster.data})" for plan in plans)
         way = f"--plan NAME takes one of the file's: {sizes}; or name" if plans else "name"

@@ -67,8 +67,14 @@ def _title(main: Element, figures: Figure) -> None:
     tag(line, "span", " on ")
     shown(line, "b", figures["cluster"])
     tag(line, "span", ", ")
-    shown(line, "b", figures["gpus"], count)
-    tag(line, "span", " GPUs; predicted, not measured")
+    unit = "GPUs" if figures["gpus"].value else "cores"
+    shown(line, "b", figures[unit.lower()], count)
+    misfit = "" if all(map(_fits, figures["memory"])) else " (does not fit)"
+    tag(line, "span", f" {unit}{misfit}; predicted, not measured")
+
+
+def _fits(memory: Figure) -> bool:
+    return memory["peak_bytes"].number <= memory["capacity_bytes"].number
 
 
 def _summary(main: Element, figures: Figure) -> None:

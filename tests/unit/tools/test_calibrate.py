@@ -20,6 +20,8 @@ from rpeg.tools.calibrating.measured import Exchange, Measured, Timed
 from rpeg.tools.commands import calibrate
 from tests.unit.tools.commands import Shell
 
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
 RATE, HEAD = 60e9, 8e-6
 LINK = Link(2.5e9, 2, 40e-6, reduces_in_switch=False, efficiency=1.0)
 
@@ -99,6 +101,14 @@ def test_gpus_compute_in_bf16(found: Measured, tmp_path: Path) -> None:
     path.write_text(cluster_file("box", replace(found, gpus=2), "2026-01-02"))
     assert list(load_machine(str(path)).flops) == ["bf16"]
     assert load_cluster(str(path)).gpus == 2
+
+
+def test_a_step_on_cores_counts_cores(found: Measured, shell: Shell) -> None:
+    (shell.folder / "here.toml").write_text(cluster_file("here", found, "2026-01-02"))
+    words = ("explain", str(EXAMPLES / "ppo_critic.rpeg"), "--cluster", "here.toml")
+    assert ", 4 cores" in shell(*words).out.splitlines()[0]
+    figures = json.loads(shell(*words, "--json").out)
+    assert (figures["gpus"], figures["cores"]) == (0, 4)
 
 
 def test_one_process_alone(found: Measured, tmp_path: Path) -> None:

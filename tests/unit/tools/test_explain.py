@@ -1,7 +1,9 @@
 """`rpeg explain`: figures that agree with each other, and what can't be predicted."""
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,6 +69,35 @@ def test_times_vary_where_no_cap_holds_them(shell: Shell, tmp_path: Path) -> Non
     assert found["varied_period_s"] != found["period_s"]
     capped = figures(shell, PPO, "--plan", "node")
     assert capped["varied_period_s"] == pytest.approx(capped["period_s"])
+
+
+def test_the_only_plan_names_the_cluster(shell: Shell) -> None:
+    assert shell("explain", PPO).out == shell("explain", PPO, "--plan", "node").out
+    assert "where is it to run?" in shell("explain", ASYNC).err
+    assert "where is it to run?" in shell("explain", str(EXAMPLES / "dpo.rpeg")).err
+
+
+def test_the_size_of_what_is_evaluated(shell: Shell) -> None:
+    """The least of the limits and of the lines of a file that is here; else it is noted."""
+
+    def seconds(name: str, data: str) -> tuple[float, bool]:
+        text = Path(ASYNC).read_text(encoding="utf-8")
+        text = re.sub(r'prompts\("data/aime24.jsonl".*\)', f"prompts({data})", text)
+        shell.write(text=text, name=name)
+        found: Any = figures(shell, name, "--plan", "alps64")
+        took = {stage["stage"]: stage["seconds"] for stage in found["stages"]}
+        return took["aime"], any("size of `aime24`" in note for note in found["notes"])
+
+    (shell.folder / "thirty.jsonl").write_text("{}\n" * 30 + "\n", encoding="utf-8")
+    thirty = seconds("file.rpeg", '"thirty.jsonl"')
+    unknown = seconds("unknown.rpeg", '"gone.jsonl"')
+    assert unknown[1] and not thirty[1] and unknown[0] > thirty[0]
+    assert seconds("limit.rpeg", '"gone.jsonl", limit=30') == thirty
+    assert seconds("both.rpeg", '"thirty.jsonl", limit=500') == thirty
+
+
+def test_prompts_that_nothing_tells_of_are_noted(shell: Shell) -> None:
+    assert "no line `expect train`: prompts of 150 tokens on average\n" in shell("explain", PPO).out
 
 
 def test_what_cannot_be_predicted(shell: Shell) -> None:

@@ -63,6 +63,7 @@ def test_its_trace_is_one_that_diff_reads(shell: Shell) -> None:
     [
         ((TWO, "--plan", "two"), "measure it with `rpeg calibrate"),
         ((PPO, "--plan", "five"), "there is no plan `five`"),
+        ((PPO, "--plan", "four", "--steps", "1000000000"), "expected at most 10000 steps"),
         ((PPO, "--plan", "four", "--trace", "no/t.json"), "error: no/t.json: No such file"),
     ],
 )

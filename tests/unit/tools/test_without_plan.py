@@ -22,6 +22,14 @@ def test_the_smallest_layout_is_priced_and_told(capsys: pytest.CaptureFixture[st
     assert all(held["peak_bytes"] <= held["capacity_bytes"] for held in gpu)
 
 
+def test_the_first_line_tells_that_nothing_fits(capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(EXAMPLES / "dapo.rpeg")
+    assert main(["explain", file, "--cluster", "v100-1"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("dapo: plan smallest on v100-1, 8 GPUs: does not fit\n")
+    assert "no tp x pp fits" in out
+
+
 def test_a_model_of_unknown_shape_is_an_error_with_its_place(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

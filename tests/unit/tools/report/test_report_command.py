@@ -11,6 +11,7 @@ from tests.unit.tools.report.reader import Reader, at
 from tests.unit.tools.report.sample import EXAMPLES
 
 PPO = str(EXAMPLES / "ppo_critic.rpeg")
+TWO_PLANS = str(EXAMPLES / "ppo_7b_gh200.rpeg")
 
 
 def test_the_page_holds_the_figures_of_the_json(shell: Shell) -> None:
@@ -34,7 +35,7 @@ def test_a_page_is_named_for_its_pipeline(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("p.rpeg",), 2, "where is it to run?"),
+        ((TWO_PLANS,), 2, "where is it to run?"),
         (("nowhere",), 1, "nowhere: No such file"),
         (("p.mlir",), 2, "rpeg report takes .rpeg text"),
         (("tiny", "--cluster", "alps"), 2, "tiny is the folder of a run"),
