@@ -129,11 +129,6 @@ class Estimate:
     """Processes on a cluster without GPUs, a core each."""
 
     @property
-    def fits(self) -> bool:
-        """Whether every pool's memory is enough, at each quantile of lengths."""
-        return all(held.fits for held in self.memory)
-
-    @property
     def size(self) -> str:
         """How many processes, and of what."""
         return f"{self.gpus} GPUs" if self.gpus else f"{self.cores} cores"

@@ -61,8 +61,7 @@ class Explanation:
 
     def _head(self) -> Iterator[str]:
         it = self.estimate
-        misfit = "" if it.fits else ": does not fit"
-        yield f"{it.pipeline}: plan {it.plan} on {it.cluster}, {it.size}{misfit}"
+        yield f"{it.pipeline}: plan {it.plan} on {it.cluster}, {it.size}"
         if (why := lacking(it.memory)) is not None:
             yield why
         yield f"{_seconds(it.period_s)}  a step, in the steady state"

@@ -22,11 +22,11 @@ def test_the_smallest_layout_is_priced_and_told(capsys: pytest.CaptureFixture[st
     assert all(held["peak_bytes"] <= held["capacity_bytes"] for held in gpu)
 
 
-def test_the_first_line_tells_that_nothing_fits(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_first_lines_tell_that_nothing_fits(capsys: pytest.CaptureFixture[str]) -> None:
     file = str(EXAMPLES / "dapo.rpeg")
     assert main(["explain", file, "--cluster", "v100-1"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("dapo: plan smallest on v100-1, 8 GPUs: does not fit\n")
+    assert out.startswith("dapo: plan smallest on v100-1, 8 GPUs\ndoes not fit: ")
     assert "no tp x pp fits" in out
 
 
