@@ -10,9 +10,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from rpeg.rundir.folder import RunFolder
 from rpeg.runtime.logs.metrics import read_metrics
 from rpeg.runtime.logs.report import plot_run, series
-from rpeg.runtime.state.folder import RunFolder
 from rpeg.tools.rpeg import main as rpeg
 
 ROOT = Path(__file__).resolve().parents[1]

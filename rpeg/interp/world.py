@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rpeg.runtime.models.export import newest_export
+from rpeg.rundir.exports import newest_export
 from rpeg.runtime.recordings.oracle import Oracle
 
 T = TypeVar("T")

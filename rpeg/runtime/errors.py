@@ -12,6 +12,9 @@ import sys
 from types import TracebackType
 
 from rpeg.lifetime import INTERRUPTED, say_terminated
+from rpeg.rundir.failures import ModelFailure as ModelFailure
+from rpeg.rundir.failures import RunFolderFailure as RunFolderFailure
+from rpeg.rundir.failures import RuntimeFailure as RuntimeFailure
 from rpeg.runtime import world
 
 _SHOW = sys.excepthook
@@ -19,24 +22,12 @@ _SHOW = sys.excepthook
 loses what is printed before a process is ended at once."""
 
 
-class RuntimeFailure(Exception):
-    """Something that the user can mend; the message says how."""
-
-
 class LayoutFailure(RuntimeFailure):
     """Processes, layouts and batch sizes do not fit together."""
 
 
-class RunFolderFailure(RuntimeFailure):
-    """The run folder is in use, or holds another run."""
-
-
 class CheckpointFailure(RuntimeFailure):
     """A checkpoint cannot be read, or does not fit this program."""
-
-
-class ModelFailure(RuntimeFailure):
-    """A model's source, configuration or tokenizer cannot be used."""
 
 
 class DataFailure(RuntimeFailure):

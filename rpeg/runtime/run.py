@@ -18,6 +18,8 @@ from torch import Tensor
 
 from rpeg.lifetime import AGENT, die_with_parent
 from rpeg.resources import resource
+from rpeg.rundir.exports import newest_export, record_export
+from rpeg.rundir.folder import FolderLock, RunFolder, RunRecord
 from rpeg.runtime import world
 from rpeg.runtime.crossing import Crossing
 from rpeg.runtime.errors import LayoutFailure, RuntimeFailure, report_failures
@@ -28,7 +30,7 @@ from rpeg.runtime.logs.clock import RunClock
 from rpeg.runtime.logs.logbook import Logbook
 from rpeg.runtime.logs.metrics import How, StepMetrics, figures
 from rpeg.runtime.logs.rollouts import describe
-from rpeg.runtime.models.export import Exportable, export_model, newest_export, record_export
+from rpeg.runtime.models.export import Exportable, export_model
 from rpeg.runtime.numerics.memory import spare_imports
 from rpeg.runtime.pools.choices import Choices
 from rpeg.runtime.pools.couriers import Courier
@@ -39,7 +41,6 @@ from rpeg.runtime.recordings.oracle import Oracle
 from rpeg.runtime.recordings.replay import Replay
 from rpeg.runtime.state import checkpoint
 from rpeg.runtime.state.checkpoint import Sharded, Shared, State, Stateful
-from rpeg.runtime.state.folder import FolderLock, RunFolder, RunRecord
 from rpeg.runtime.state.ledger import Consumed, Ledger, samples_digest
 from rpeg.runtime.trajectories import Trajectories
 

@@ -56,8 +56,8 @@ def environment(
 
 def finished(run_dir: Path, program: ProgramOp, seed: int) -> str | None:
     """What a run says of itself if nothing is left of it to do: then nothing needs to start."""
+    from rpeg.rundir.folder import RunFolder
     from rpeg.runtime.errors import RuntimeFailure
-    from rpeg.runtime.state.folder import RunFolder
 
     folder = RunFolder(run_dir.resolve())
     try:

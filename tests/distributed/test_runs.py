@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rpeg.runtime.state.folder import FolderLock, RunFolder
+from rpeg.rundir.folder import FolderLock, RunFolder
 from rpeg.runtime.state.ledger import committed, expand
 from tests.distributed.launching import lines, torchrun
 

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 LAYERS = (
-    {"resources", "lifetime", "fit", "sharding"},
+    {"resources", "lifetime", "fit", "sharding", "rundir"},
     {"ir"},
     {"frontend"},
     {"cost"},
@@ -31,7 +31,6 @@ SHARED_WITH_INTERP = (
     "data",
     "engine.philox",
     "losses",
-    "models.export.newest_export",
     "models.model_source",
     "models.tokenizer",
     "recordings.oracle",

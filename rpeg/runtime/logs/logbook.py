@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from rpeg.rundir.exports import drop_exports_after
+from rpeg.rundir.folder import RunFolder
 from rpeg.runtime.logs.clock import Span
 from rpeg.runtime.logs.metrics import MetricsFile, TensorBoardLog, read_metrics
 from rpeg.runtime.logs.progress import StepView, make_view
 from rpeg.runtime.logs.rollouts import Rollout, drop_rollouts_after, write_rollouts
 from rpeg.runtime.logs.trace import TraceFile
-from rpeg.runtime.models.export import drop_exports_after
-from rpeg.runtime.state.folder import RunFolder
 
 
 class Logbook:

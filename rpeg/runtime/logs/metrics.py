@@ -18,8 +18,8 @@ from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from rpeg.rundir import jsonl
 from rpeg.runtime import world
-from rpeg.runtime.state import jsonl
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter

@@ -13,8 +13,8 @@ from typing import Any
 
 from torch import Tensor
 
+from rpeg.rundir import jsonl
 from rpeg.runtime.errors import RunFolderFailure
-from rpeg.runtime.state import jsonl
 from rpeg.runtime.trajectories import Trajectories
 
 Rollout = dict[str, Any]

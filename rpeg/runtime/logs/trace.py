@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from rpeg.rundir import jsonl
+from rpeg.rundir.files import write_atomic
 from rpeg.runtime.logs.clock import Span
-from rpeg.runtime.state import jsonl
-from rpeg.runtime.state.files import write_atomic
 
 _MICROSECONDS = 1e6
 

@@ -1,24 +1,21 @@
-"""Trained models out of a run: Hugging Face folders, found again by `run:PIPELINE/MODEL`."""
+"""Trained models out of a run, as Hugging Face folders."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 import torch
 
+from rpeg.rundir.files import commit_folder, empty_folder
+from rpeg.rundir.folder import RunFolder
 from rpeg.runtime import world
 from rpeg.runtime.errors import ModelFailure
 from rpeg.runtime.interfaces import NamedTensors
 from rpeg.runtime.models.model_source import HEAD
 from rpeg.runtime.models.shape import CLASSIFIER, ModelShape
-from rpeg.runtime.state import jsonl
-from rpeg.runtime.state.files import commit_folder, empty_folder, sync
-from rpeg.runtime.state.folder import RunFolder
 from rpeg.runtime.state.manifest import NAME as MANIFEST
 
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".h5", ".msgpack", ".index.json")
@@ -116,41 +113,3 @@ def _holds_checkpoints(folder: Path) -> bool:
     run = RunFolder(folder.parent)
     kept = folder == run.checkpoints and (run.path / "run.json").exists()
     return kept or (folder / MANIFEST).is_file()
-
-
-def record_export(exports: Path, model: str, target: Path, step: int) -> None:
-    """Adds a line to a run's `exports.jsonl`; the path is kept relative to the run's folder."""
-    line = {"model": model, "step": step, "path": os.path.relpath(target, exports.parent)}
-    jsonl.append(exports, [line])
-    sync(exports)
-
-
-def drop_exports_after(exports: Path, step: int) -> None:
-    """Forgets the exports past `step`: a resumed run writes them again."""
-    jsonl.keep(exports, lambda line: bool(line["step"] <= step))
-
-
-def newest_export(runs: Sequence[Path], source: str) -> Path:
-    """The folder that `run:PIPELINE/MODEL` means: what the run of that name exported last.
-
-    The run is looked for in each of the folders `runs`. Raises ModelFailure if there is none.
-    """
-    pipeline, _, model = source.removeprefix("run:").partition("/")
-    candidates = [folder / pipeline / "exports.jsonl" for folder in runs]
-    exports = next((path for path in candidates if path.exists()), candidates[0])
-    if not exports.exists():
-        raise ModelFailure(
-            f"`{source}`: no exports in {exports.parent}; run the pipeline `{pipeline}` first "
-            "(it must hold an `export`)"
-        )
-    lines = jsonl.read(exports)
-    paths = [line["path"] for line in lines if line["model"] == model]
-    if not paths:
-        known = ", ".join(sorted({line["model"] for line in lines}))
-        raise ModelFailure(f"`{source}`: that run exported {known or 'nothing'}, not `{model}`")
-    folder: Path = (exports.parent / paths[-1]).resolve()
-    if not folder.is_dir():
-        raise ModelFailure(
-            f"`{source}`: its export {folder} is gone; run the pipeline `{pipeline}` again"
-        )
-    return folder

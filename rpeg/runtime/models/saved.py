@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from rpeg.rundir.exports import newest_export
+from rpeg.rundir.folder import RunFolder
 from rpeg.runtime.errors import CheckpointFailure, ModelFailure
 from rpeg.runtime.groups import device
 from rpeg.runtime.interfaces import NamedTensors
-from rpeg.runtime.models.export import newest_export
 from rpeg.runtime.models.model_source import ModelSource, open_source
 from rpeg.runtime.models.shape import ModelShape
 from rpeg.runtime.models.tokenizer import Tokenizer
@@ -26,7 +27,6 @@ from rpeg.runtime.state.checkpoint import (
     step_name,
     verified,
 )
-from rpeg.runtime.state.folder import RunFolder
 from rpeg.runtime.state.manifest import NAME as MANIFEST
 from rpeg.runtime.state.manifest import Manifest
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from rpeg.rundir.folder import RunRecord
 from rpeg.runtime import world
 from rpeg.runtime.pools.couriers import Receiver, Sender
 from rpeg.runtime.pools.report import StepReport
 from rpeg.runtime.pools.table import Pools
 from rpeg.runtime.pools.wire import Wire
-from rpeg.runtime.state.folder import RunRecord
 
 Parts = Mapping[str, dict[str, Any]]
 """Name -> the state of a part of a run."""

@@ -1,1 +1,1 @@
-"""What a run keeps on disk to go on from: its folder, checkpoints, ledger."""
+"""What a run keeps on disk to go on from: checkpoints, ledger."""

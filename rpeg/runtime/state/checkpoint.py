@@ -22,13 +22,13 @@ from typing import Any, Protocol
 
 import torch
 
+from rpeg.rundir.files import commit_folder, empty_folder, remove_folder
 from rpeg.runtime import world
 from rpeg.runtime.errors import CheckpointFailure
 from rpeg.runtime.interfaces import NamedTensors
 from rpeg.runtime.layout import Layout
 from rpeg.runtime.models.export import copy_configuration
 from rpeg.runtime.models.shape import ModelShape
-from rpeg.runtime.state.files import commit_folder, empty_folder, remove_folder
 from rpeg.runtime.state.manifest import Manifest, damages, files_in, record_files
 
 WEIGHTS = "weights."

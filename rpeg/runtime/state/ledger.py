@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rpeg.runtime.state import jsonl
+from rpeg.rundir import jsonl
 from rpeg.runtime.trajectories import Batch, Pairs, Trajectories, sample_ids
 
 SampleId = tuple[int, int]

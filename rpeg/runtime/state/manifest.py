@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rpeg.runtime.state.files import write_atomic
+from rpeg.rundir.files import write_atomic
 
 FORMAT = 2
 """1 held one file for each process, which only the same layout could read."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from rpeg.runtime.models.export import newest_export
+from rpeg.rundir.exports import newest_export
 from rpeg.runtime.models.model_source import ModelSource, open_source
 from rpeg.tools.console import Source
 from rpeg.tools.sources import path_of

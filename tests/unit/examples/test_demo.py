@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from rpeg.runtime.state.folder import RunFolder, RunRecord
+from rpeg.rundir.folder import RunFolder, RunRecord
 from rpeg.tools.rpeg import main as rpeg
 
 ROOT = Path(__file__).parents[3]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rpeg.runtime.state import jsonl
+from rpeg.rundir import jsonl
 from rpeg.runtime.state.ledger import (
     Consumed,
     Ledger,

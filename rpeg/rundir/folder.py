@@ -20,8 +20,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
-from rpeg.runtime.errors import RunFolderFailure
-from rpeg.runtime.state.files import write_atomic
+from rpeg.rundir.failures import RunFolderFailure
+from rpeg.rundir.files import write_atomic
 
 
 @dataclass(frozen=True)

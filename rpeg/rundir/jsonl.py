@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rpeg.runtime.errors import RunFolderFailure
-from rpeg.runtime.state.files import write_atomic
+from rpeg.rundir.failures import RunFolderFailure
+from rpeg.rundir.files import write_atomic
 
 Object = dict[str, Any]
 

@@ -1,0 +1,15 @@
+"""Failures of a run that are met without torch too; `rpeg.runtime.errors` has the others."""
+
+from __future__ import annotations
+
+
+class RuntimeFailure(Exception):
+    """Something that the user can mend; the message says how."""
+
+
+class RunFolderFailure(RuntimeFailure):
+    """The run folder is in use, or holds another run."""
+
+
+class ModelFailure(RuntimeFailure):
+    """A model's source, configuration or tokenizer cannot be used."""
