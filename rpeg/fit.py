@@ -23,14 +23,20 @@ class Counts:
 
     @staticmethod
     def of_config(config: Mapping[str, Any]) -> Counts:
-        """From a Hugging Face `config.json`. Raises KeyError for one of another kind."""
+        """From a Hugging Face `config.json`.
+
+        Raises KeyError for one of another kind, TypeError where a count is none.
+        """
         heads = config["num_attention_heads"]
-        return Counts(
+        held = Counts(
             layers=config["num_hidden_layers"],
             heads=heads,
             kv_heads=config.get("num_key_value_heads") or heads,
             ffn=config["intermediate_size"],
         )
+        if wrong := [n for n, count in vars(held).items() if type(count) is not int or count < 1]:
+            raise TypeError(f"{wrong[0]} must be a whole number of at least 1")
+        return held
 
 
 def misfits(counts: Counts, *, tp: int, pp: int, vpp: int) -> Iterator[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 
-from rpeg.ir.clusters import KEYS, ClusterError, known_clusters
+from rpeg.ir.clusters import KEYS, ClusterError, gpus_of, known_clusters
 from rpeg.ir.figures import ABOVE_0, AT_LEAST_1, SHARE, TOP, FigureError, Figures
 from rpeg.resources import resource
 
@@ -138,7 +138,7 @@ def _machine(file: Figures) -> Machine:
     return Machine(
         name=file.words(TOP, "name"),
         device=file.words("device", "name"),
-        gpus_per_node=file.whole(TOP, "gpus_per_node"),
+        gpus_per_node=gpus_of(file),
         memory_bytes=file.number("device", "memory_gb", ABOVE_0) * STACKED_GIGA,
         flops=_peaks(file),
         hbm_bytes_per_s=file.number("device", "hbm_gb_per_s", ABOVE_0) * GIGA,

@@ -12,17 +12,20 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from rpeg.ir.figures import ABOVE_0, AT_LEAST_1, TOP, FigureError, Figures
+from rpeg.ir.figures import ABOVE_0, AT_LEAST_0, TOP, FigureError, Figures, up_to
 from rpeg.resources import resource
 
 THIS_MACHINE = "this machine"
 """The value of `cores_per_node` that is read from the machine instead of the file."""
 
+GPU_RATES = ("bf16_tflops", "fp8_tflops", "fp4_tflops")
+"""Keys of a device that is a GPU; cores compute in fp32."""
+
 KEYS = {
     TOP: ("name", "max_nodes", "gpus_per_node", "cores_per_node", "usd_per_gpu_hour"),
     "device": (
         *("name", "memory_gb", "hbm_gb_per_s", "host_gb_per_s"),
-        *("bf16_tflops", "fp8_tflops", "fp4_tflops", "fp32_tflops"),
+        *(*GPU_RATES, "fp32_tflops"),
     ),
     "gpu_link": ("gb_per_s", "gpus", "latency_us", "reduces_in_switch"),
     "nic": ("gb_per_s", "latency_us", "reduces_in_switch"),
@@ -34,6 +37,11 @@ KEYS = {
     ),
 }
 """What a cluster file may say, by section; docs/cost-model.md tells what each is and its unit."""
+
+
+MOST_NODES = 100_000
+MOST_PER_NODE = 4096
+"""What no cluster has more of: nodes, and GPUs or cores of a node."""
 
 
 class ClusterError(ValueError):
@@ -113,22 +121,33 @@ def _read(path: Path, nodes: int | None) -> Cluster:
 def _sized(file: Figures, nodes: int | None) -> Cluster:
     """The cluster of so many nodes; None is all that the machine has."""
     name = file.words(TOP, "name")
-    largest = file.whole(TOP, "max_nodes", AT_LEAST_1) if "max_nodes" in file.section(TOP) else None
+    known = "max_nodes" in file.section(TOP)
+    largest = file.whole(TOP, "max_nodes", up_to(MOST_NODES)) if known else None
     size = largest if nodes is None else nodes
     if size is None:
         raise ClusterError(f'"{name}" has no fixed size: write how many nodes, "{name}-8"')
-    if not 1 <= size <= (largest or size):
+    if not 1 <= size <= (largest or MOST_NODES):
         raise ClusterError(f"no cluster of {size} nodes: {name} has {_range(largest)}")
-    gpus = file.whole(TOP, "gpus_per_node")
+    gpus = gpus_of(file)
     full_name = name if nodes is None else f"{name}-{nodes}"
     return Cluster(full_name, size, gpus, _cores(file), _device(file) if gpus else None)
+
+
+def gpus_of(file: Figures) -> int:
+    """GPUs of a node; 0 of one that computes on its cores."""
+    number = file.whole(TOP, "gpus_per_node", up_to(MOST_PER_NODE, AT_LEAST_0))
+    fast = [key for key in file.section("device") if key in GPU_RATES]
+    if not number and fast:
+        text = f"gpus_per_node is 0 and [device] has {fast[0]}, which a GPU has: write how many"
+        raise file.at(TOP, "gpus_per_node", text)
+    return number
 
 
 def _cores(file: Figures) -> int:
     entry = file.section(TOP).get("cores_per_node")
     if isinstance(entry, dict) and entry.get("value") == THIS_MACHINE:
         return _cores_here()
-    return file.whole(TOP, "cores_per_node", AT_LEAST_1)
+    return file.whole(TOP, "cores_per_node", up_to(MOST_PER_NODE))
 
 
 def _device(file: Figures) -> Device:
@@ -138,7 +157,7 @@ def _device(file: Figures) -> Device:
 
 def _range(largest: int | None) -> str:
     if largest is None:
-        return "1 or more nodes"
+        return f"1 to {MOST_NODES} nodes"
     return "1 node" if largest == 1 else f"1 to {largest} nodes"
 
 

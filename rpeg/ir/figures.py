@@ -10,8 +10,8 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,10 @@ SOURCES = ("datasheet", "measured", "default")
 
 TOP = ""
 """The section of the keys that stand before every `[section]`."""
+
+
+LARGEST = 1e9
+"""What no figure exceeds, in the unit of its key: beyond it someone meant another unit."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +33,26 @@ class Range:
     """After "must be"."""
     example: float
     has: Callable[[float], bool]
+    most: float = LARGEST
+
+    def problem(self, value: float) -> str | None:
+        """What a number that isn't one of them must be; None of one that is."""
+        if not math.isfinite(value):
+            return "finite"
+        if not self.has(value):
+            return self.text
+        return f"at most {self.most:,.0f}" if value > self.most else None
 
 
 AT_LEAST_0 = Range("at least 0", 4, lambda value: value >= 0)
 AT_LEAST_1 = Range("at least 1", 4, lambda value: value >= 1)
 ABOVE_0 = Range("above 0", 4, lambda value: value > 0)
 SHARE = Range("above 0 and at most 1", 0.8, lambda value: 0 < value <= 1)
+
+
+def up_to(most: float, least: Range = AT_LEAST_1) -> Range:
+    """The numbers of a range that are no larger."""
+    return replace(least, most=most)
 
 
 class FigureError(ValueError):
@@ -62,7 +80,7 @@ class Figures:
         except UnicodeDecodeError as error:
             raise FigureError(f"{path}: not UTF-8 text") from error
         except tomllib.TOMLDecodeError as error:
-            raise FigureError(f"{path}: {error}") from error
+            raise _syntax_error(path, text, str(error)) from error
         file = cls(path, text, _sections(table, known))
         file._refuse_unknown(known)
         return file
@@ -87,7 +105,9 @@ class Figures:
         match self.section(section).get(key):
             case {"value": bool()}:
                 pass
-            case {"value": int(value) | float(value), "source": source, "cite": str()}:
+            case {"value": int(value) | float(value), "source": source, "cite": str(), **more} if (
+                not more
+            ):
                 self._check(section, key, value, source, within)
                 return value
         form = f'{{ value = {within.example}, source = "datasheet", cite = "" }}'
@@ -97,27 +117,53 @@ class Figures:
         """The same, where only a whole number makes sense. Raises FigureError."""
         value = self.number(section, key, within)
         if value != int(value):
-            raise self._at(section, key, f"{key} must be a whole number, not {value}")
+            raise self.at(section, key, f"{key} must be a whole number, not {value}")
         return int(value)
+
+    def count(
+        self, section: str, key: str, within: Range = AT_LEAST_1, default: int | None = None
+    ) -> int:
+        """A plain whole number without a source of its own; the default where there is none.
+        Raises FigureError.
+        """
+        value = self.section(section).get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.wrong(section, key, f"{key} = a whole number")
+        if (bounds := within.problem(value)) is not None:
+            raise self.at(section, key, f"{key} must be {bounds}, not {value}")
+        return value
+
+    def flag(self, section: str, key: str, default: bool) -> bool:
+        """Whether a key is set: true or false, or 1 or 0. Raises FigureError."""
+        value = self.section(section).get(key, default)
+        if value not in (0, 1):
+            raise self.wrong(section, key, f"{key} = true or false")
+        return bool(value)
+
+    def texts(self, section: str, key: str) -> Sequence[str]:
+        """A list of plain texts; empty where there is none. Raises FigureError."""
+        value = self.section(section).get(key, [])
+        if not (isinstance(value, list) and all(isinstance(each, str) for each in value)):
+            raise self.wrong(section, key, f'{key} = ["..."]')
+        return value
 
     def wrong(self, section: str, key: str, form: str) -> FigureError:
         """The error for a key that is missing or has another form."""
         if key in self.section(section):
-            return self._at(section, key, f"{key} has another form: write {form}")
+            return self.at(section, key, f"{key} has another form: write {form}")
         where = f"[{section}]" if section else "the top of the file"
-        return self._at(section, key, f"{key} is missing from {where}: write {form}")
+        return self.at(section, key, f"{key} is missing from {where}: write {form}")
 
     def _check(self, section: str, key: str, value: float, source: object, within: Range) -> None:
         if source not in SOURCES:
             known = ", ".join(SOURCES)
-            raise self._at(section, key, f'the source of {key} is "{source}": write one of {known}')
-        if not (math.isfinite(value) and within.has(value)):
-            bounds = within.text if math.isfinite(value) else "finite"
-            raise self._at(section, key, f"{key} must be {bounds}, not {value}")
+            raise self.at(section, key, f'the source of {key} is "{source}": write one of {known}')
+        if (bounds := within.problem(value)) is not None:
+            raise self.at(section, key, f"{key} must be {bounds}, not {value}")
 
-    def _at(self, section: str, key: str, text: str) -> FigureError:
-        line = self._line(section, key)
-        place = f"{self.path}:{line}" if line else str(self.path)
+    def at(self, section: str, key: str, text: str) -> FigureError:
+        """The error of a key, at its place; at its section's where the file lacks it."""
+        place = self._place(section, key)
         return FigureError(f"{place}: {text}")
 
     def _refuse_unknown(self, known: Mapping[str, Collection[str]]) -> None:
@@ -131,19 +177,31 @@ class Figures:
     def _unknown(self, section: str, key: str, known: Collection[str]) -> FigureError:
         close = difflib.get_close_matches(key, known, n=1)
         hint = f'did you mean "{close[0]}"? ' if close else ""
-        place = f"{self.path}:{self._line(section, key)}"
-        return FigureError(f'{place}: unknown "{key}": {hint}known are {", ".join(sorted(known))}')
+        text = f'unknown "{key}": {hint}known are {", ".join(sorted(known))}'
+        return self.at(section, key, text)
 
-    def _line(self, section: str, key: str) -> int:
-        """The line of a key, or of its section's head; 0 where the file has neither."""
-        here, head = TOP, 0
+    def _place(self, section: str, key: str) -> str:
+        """`FILE:LINE:COLUMN` of a key, of its section's head, or of the file's."""
+        here, head = TOP, f"{self.path}:1:1"
+        named = re.compile(rf'\s*"?({re.escape(key)})"?\s*[=.]')
         for number, line in enumerate(self.text.splitlines(), 1):
             if match := re.match(r"\s*\[\s*([\w.-]+)\s*\]", line):
                 here = match[1]
-                head = number if here == section else head
-            elif here == section and re.match(rf'\s*"?{re.escape(key)}"?\s*[=.]', line):
-                return number
+                head = f"{self.path}:{number}:1" if here == section else head
+            elif here == section and (found := named.match(line)):
+                return f"{self.path}:{number}:{found.start(1) + 1}"
         return head
+
+
+def _syntax_error(path: Path, text: str, message: str) -> FigureError:
+    """Of a text that isn't TOML; the parser tells the place in words."""
+    reason, _, place = message.rpartition(" (at ")
+    if (found := re.match(r"line (\d+), column (\d+)", place)) is not None:
+        line, column = found[1], found[2]
+    else:
+        rows = text.splitlines() or [""]
+        line, column = str(len(rows)), str(len(rows[-1]) + 1)
+    return FigureError(f"{path}:{line}:{column}: not TOML: {reason}")
 
 
 def _sections(

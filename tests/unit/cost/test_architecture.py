@@ -1,12 +1,16 @@
 """Parameters against what the models' owners publish; files in another form are refused."""
 
 import json
+import math
+import re
 from pathlib import Path
 
 import pytest
 
 from rpeg.cost.architecture_files import find, load_architecture, shipped
+from rpeg.fit import Counts
 from rpeg.ir.figures import FigureError
+from rpeg.resources import resource
 
 
 @pytest.mark.parametrize(
@@ -43,33 +47,76 @@ def test_latent_attention_caches_ranks() -> None:
     assert load_architecture("DeepSeek-V3").cached_bytes() == 61 * (512 + 64) * 2
 
 
+CONFIG = {
+    "model_type": "qwen3_moe",
+    "num_hidden_layers": 48,
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "vocab_size": 151936,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "moe_intermediate_size": 768,
+    "tie_word_embeddings": False,
+}
+
+
+def config(folder: Path, **changed: object) -> str:
+    path = folder / "config.json"
+    path.write_text(json.dumps(CONFIG | changed, indent=2))
+    return str(path)
+
+
 def test_hugging_face(tmp_path: Path) -> None:
-    config = {
-        "model_type": "qwen3_moe",
-        "num_hidden_layers": 48,
-        "hidden_size": 2048,
-        "intermediate_size": 6144,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 4,
-        "head_dim": 128,
-        "vocab_size": 151936,
-        "num_experts": 128,
-        "num_experts_per_tok": 8,
-        "moe_intermediate_size": 768,
-        "tie_word_embeddings": False,
-    }
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(config))
     known = find("Qwen3-30B-A3B")
     assert known
-    assert load_architecture(str(path)).parameters == known.parameters
+    assert load_architecture(config(tmp_path)).parameters == known.parameters
+
+
+@pytest.mark.parametrize("key", CONFIG)
+def test_every_key_of_a_config_is_held_to_its_range(tmp_path: Path, key: str) -> None:
+    line = list(CONFIG).index(key) + 2
+    for value in (-1, 0.5, math.nan, 10**30, [4], {}, *(["many"] if key != "model_type" else ())):
+        with pytest.raises(FigureError, match=rf"config\.json:{line}:3: {key} must be"):
+            load_architecture(config(tmp_path, **{key: value}))
+
+
+def test_keys_that_a_config_lacks(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"text_config": {"hidden_size": 8}}))
+    with pytest.raises(FigureError, match=r"config.json:1:1: num_attention_heads or n_head"):
+        load_architecture(str(path))
+    path.write_text('{"hidden_size": 8,\n 3}')
+    with pytest.raises(FigureError, match=r"config.json:2:2: not JSON: Expecting"):
+        load_architecture(str(path))
+
+
+@pytest.mark.parametrize("heads", ["32", 0, True, 32.5])
+def test_heads_that_are_no_count_split_no_model(heads: object) -> None:
+    with pytest.raises(TypeError, match="heads must be a whole number"):
+        Counts.of_config(CONFIG | {"num_attention_heads": heads})
+
+
+MIXTURE = resource("architectures/deepseek-v3.toml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("key", re.findall(r"^(\w+) = \d", MIXTURE, re.MULTILINE))
+def test_every_key_of_a_file_is_held_to_its_range(tmp_path: Path, key: str) -> None:
+    path = tmp_path / "x.toml"
+    told = rf"x\.toml:\d+:1: {key} (must be|has another form)"
+    for value in ("-1", "0.5", "nan", "10000000000", '"many"', "[4]"):
+        path.write_text(re.sub(rf"^{key} = \d+", f"{key} = {value}", MIXTURE, count=1, flags=re.M))
+        with pytest.raises(FigureError, match=told):
+            load_architecture(str(path))
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('name = "x"\nsource = "s"\nlayer = 3\n', 'x.toml:3: unknown "layer": did you mean'),
-        ('name = "x"\nsource = "s"\nlayers = "3"\n', "x.toml:3: layers has another form"),
+        ('name = "x"\nsource = "s"\nlayer = 3\n', 'x.toml:3:1: unknown "layer": did you mean'),
+        ('name = "x"\nsource = "s"\nlayers = "3"\n', "x.toml:3:1: layers has another form"),
         ('name = "x"\n', "source is missing"),
     ],
 )

@@ -57,7 +57,8 @@ def test_known() -> None:
         ("alps-0", "alps has 1 to 2688 nodes"),
         ("cpu-2", "cpu has 1 node"),
         ("h100", '"h100" has no fixed size: write how many nodes, "h100-8"'),
-        ("h100-0", "h100 has 1 or more nodes"),
+        ("h100-100001", "h100 has 1 to 100000 nodes"),
+        ("h100-0", "h100 has 1 to 100000 nodes"),
         ("none.toml", "cannot read none.toml: No such file or directory"),
     ],
 )
@@ -71,17 +72,17 @@ def test_no_such_cluster(name: str, message: str) -> None:
     ("old", "new", "message"),
     [
         ('name = "lab"', "", 'name is missing from the top of the file: write name = "..."'),
-        ("value = 2", "value = -2", "lab.toml:4: gpus_per_node must be at least 0, not -2"),
+        ("value = 2", "value = -2", "lab.toml:4:1: gpus_per_node must be at least 0, not -2"),
         ("value = 2", "value = 1.5", "gpus_per_node must be a whole number, not 1.5"),
         ("value = 2", "value = true", "gpus_per_node has another form: write gpus_per_node = {"),
         ("value = 16", "value = 0", "cores_per_node must be at least 1, not 0"),
         ("value = 48", "value = nan", "memory_gb must be finite, not nan"),
         (', cite = "counted" }\ncores', " }\ncores", "gpus_per_node has another form"),
         ('source = "datasheet"', 'source = "hearsay"', 'source of cores_per_node is "hearsay"'),
-        ("memory_gb", "# memory_gb", "lab.toml:6: memory_gb is missing from [device]: write"),
-        ("[device]", "[gpu]", 'lab.toml:6: unknown "gpu"'),
-        ("memory_gb", "memory", 'lab.toml:8: unknown "memory": did you mean "memory_gb"?'),
-        ("[device]", "[device", "lab.toml: "),
+        ("memory_gb", "# memory_gb", "lab.toml:6:1: memory_gb is missing from [device]: write"),
+        ("[device]", "[gpu]", 'lab.toml:6:1: unknown "gpu"'),
+        ("memory_gb", "memory", 'lab.toml:8:1: unknown "memory": did you mean "memory_gb"?'),
+        ("[device]", "[device", "lab.toml:6:8: not TOML: Expected"),
     ],
 )
 def test_files_in_another_form(lab: Path, old: str, new: str, message: str) -> None:

@@ -30,8 +30,8 @@ def with_value(key: str, value: str) -> str:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("bf16_tflops", "0", ":13: bf16_tflops must be above 0, not 0"),
-        ("hbm_gb_per_s", "inf", ":15: hbm_gb_per_s must be finite, not inf"),
+        ("bf16_tflops", "0", ":13:1: bf16_tflops must be above 0, not 0"),
+        ("hbm_gb_per_s", "inf", ":15:1: hbm_gb_per_s must be finite, not inf"),
         ("hbm_gb_per_s", "nan", "hbm_gb_per_s must be finite, not nan"),
         ("hbm_gb_per_s", '"4 TB"', "hbm_gb_per_s has another form: write hbm_gb_per_s = {"),
         ("gpus", "0", "gpus must be at least 1, not 0"),
@@ -40,6 +40,7 @@ def with_value(key: str, value: str) -> str:
         ("gemm_efficiency", '"?"', "gemm_efficiency = { value = 0.8, "),
         ("nic_efficiency", "0", "nic_efficiency must be above 0 and at most 1, not 0"),
         ("kernel_us", "true", "kernel_us has another form"),
+        ("gpus_per_node", "0", ":6:1: gpus_per_node is 0 and [device] has bf16_tflops"),
     ],
 )
 def test_figures_out_of_range(tmp_path: Path, key: str, value: str, message: str) -> None:
@@ -49,6 +50,19 @@ def test_figures_out_of_range(tmp_path: Path, key: str, value: str, message: str
         load_platform(str(path))
     assert message in str(error.value)
     assert not isinstance(error.value, NoSpeedsError)
+
+
+KEYS = re.findall(r"^(\w+) = \{", ALPS, re.MULTILINE)
+
+
+def test_every_figure_is_held_to_its_range(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    for key in KEYS:
+        for value in ("-1", "nan", "1e300", "true", '"many"', "[4]", "4, unit = 1"):
+            path.write_text(with_value(key, value))
+            told = rf"c\.toml:\d+:1: {key} (must be|has another form)"
+            with pytest.raises(ClusterError, match=told):
+                load_platform(str(path))
 
 
 @pytest.mark.parametrize(
