@@ -168,20 +168,29 @@ def _all_to_all(machine: Machine, data: Array, group: Group) -> Array:
     return PROTOCOLS[0].base_s + hops + larger(near, far)
 
 
-def dispatch(machine: Machine, size: Array, group: Group, copies: float) -> Array:
+def dispatch(
+    machine: Machine, size: Array, group: Group, copies: float, once: bool = False
+) -> Array:
     """Seconds to send tokens to experts spread over a group; `size` counts every copy.
 
-    Uniform routing of k copies over D domains reaches D·(1 - (1 - 1/D)^k) of them; a token goes
-    once to each and is copied on there (DeepSeek-V3, arXiv 2412.19437, section 3.2.2).
+    A token goes once to each domain that it has experts in, and is copied on there
+    (DeepSeek-V3, arXiv 2412.19437, section 3.2.2): for each of them, or `once` for each GPU.
     """
     domains = group.outside
-    reached = 1.0 - (1.0 - 1.0 / domains) ** copies
-    far = size / copies * (domains - 1.0) * reached / machine.nic.reached
-    near = size * (group.inside - 1.0) / group.inside / machine.link.reached
+    far = size / copies * (domains - 1.0) * _reached(domains, copies) / machine.nic.reached
+    gpus = group.ranks * _reached(group.ranks, copies) / copies if once else 1.0
+    near = gpus * size * (group.inside - 1.0) / group.inside / machine.link.reached
     hops = (group.inside - 1.0) * machine.link.latency_s
     hops = hops + (domains - 1.0) * machine.nic.latency_s
     time = PROTOCOLS[0].base_s + hops + larger(near, far)
     return np.where(group.ranks > 1, time, 0.0)
+
+
+def _reached(places: Array, copies: float) -> Array:
+    """Share of so many places that uniform routing of `copies` copies reaches: each is missed by
+    one with probability 1 - 1/places.
+    """
+    return 1.0 - (1.0 - 1.0 / places) ** copies
 
 
 def _point_to_point(machine: Machine, data: Array, group: Group) -> Array:

@@ -54,14 +54,44 @@ EAGER = Host(mixture_s=13.0e-3)
 LOOPED = Host(mixture_s=13.0e-3, expert_s=80e-6)
 """The same with a loop over the experts."""
 
+FALLBACK = Host(mixture_s=13.0e-3, expert_s=150e-6)
+"""The same where PyTorch has no grouped kernel for the device: it slices, multiplies and copies for
+each of an expert's three matrices (pytorch/pytorch#161407), 50 us each."""
+
+ADAPTED = Host(mixture_s=13.0e-3, expert_s=550e-6)
+"""The same with adapters: two small products more for each, twice as many in the backward pass."""
+
+
+@dataclass(frozen=True)
+class Dispatcher:
+    """How tokens get to their experts and back."""
+
+    permuted: float = 8.0
+    """Bytes moved on a GPU for each element sent: into the order of the ranks, and back."""
+    by_expert: float = 0.0
+    """The same where a rank that receives has several experts: into their order, and back."""
+    once: bool = False
+    """A token goes once to a GPU, however many of its experts are there."""
+    exposed: float = 1.0
+    """Share of its messages that nothing hides."""
+
+
+USUAL = Dispatcher()
+
+ALL_TO_ALLS = Dispatcher(by_expert=8.0)
+"""A copy for every expert, in an all-to-all of NCCL."""
+
+DEEP_EP = Dispatcher(once=True)
+"""Kernels that send a token once, and take it apart where it arrives (DeepEP)."""
+
+HYBRID_EP = Dispatcher(permuted=0.0, once=True)
+"""The same, permuting as they send (HybridEP)."""
+
 SCORE_BYTES = 4.5
 """Moved for a score where attention isn't fused: written, scaled and masked, softmax, read."""
 
 LOSS_BYTES = 12.0
 """Bytes moved for a logit in the forward pass: fp32 copy, maximum, exponentials, sum."""
-
-ROUTING_BYTES = 8.0
-"""Moved for each element sent: permuted, sorted by expert, and both back, read and written."""
 
 ROUTING_KERNELS = 16
 """Small kernels of a router and a dispatcher: scores, top-k, histogram, permutation, padding."""
@@ -112,6 +142,7 @@ class Pricing:
     attention: float | Array = 1.0
     """Share of the device's attention rate that the software's kernel reaches."""
     host: Host = FUSED
+    dispatcher: Dispatcher = USUAL
 
     def plain_layer(self) -> Work:
         """Attention and an MLP."""
@@ -158,7 +189,9 @@ class Pricing:
         rows = sent * plans.etp / local
         up = inner * (shape.mlp_matrices - 1)
         grouped = self._dense(rows, shape.hidden, up) + self._dense(rows, inner, shape.hidden)
-        moved = ROUTING_BYTES * shape.hidden + 2.0 * (up + inner) * plans.etp
+        several = self.dispatcher.by_expert * ((local > 1.0) & (plans.ep > 1.0))
+        permuted = (self.dispatcher.permuted + several) * shape.hidden
+        moved = permuted + 2.0 * (up + inner) * plans.etp
         routing = self._stream(sent * moved, ROUTING_KERNELS)
         experts_work = _at_least(_grouped(grouped, local, self.machine), local * self.host.expert_s)
         return experts_work + routing + self._exchange(sent)
@@ -214,7 +247,8 @@ class Pricing:
         size = sent * self.shape.hidden * BF16_BYTES
         across = Group.of(self.machine, plans.ep, plans.etp)
         copies = self.shape.experts.per_token if self.shape.experts else 1
-        work = 2.0 * dispatch(self.machine, size, across, copies)
+        once, exposed = self.dispatcher.once, self.dispatcher.exposed
+        work = 2.0 * exposed * dispatch(self.machine, size, across, copies, once)
         within = Group.of(self.machine, plans.etp)
         gathered = collective(self.machine, ALL_GATHER, size * plans.etp, within)
         return Work(expert=work + 2.0 * gathered)

@@ -16,7 +16,7 @@ from rpeg.cost.arrays import Array, larger, smaller
 from rpeg.cost.collectives import ALL_GATHER, POINT_TO_POINT, REDUCE_SCATTER, Group, collective
 from rpeg.cost.hardware import Machine
 from rpeg.cost.kernels import BF16_BYTES, streamed
-from rpeg.cost.layers import FUSED, Host, Pricing, Work
+from rpeg.cost.layers import FUSED, USUAL, Dispatcher, Host, Pricing, Work
 from rpeg.cost.plans import FULL, SELECTIVE, Plans
 
 STEP_S = 0.02
@@ -38,6 +38,8 @@ class Software:
     """Share of the device's attention rate that its attention kernels reach."""
     host: Host = FUSED
     """How its layers are launched."""
+    dispatcher: Dispatcher = USUAL
+    """How its tokens get to their experts."""
     gathers: float = 1.0
     """Messages in which ZeRO-3 moves a layer's weights: 1 where they lie in one stretch."""
 
@@ -71,7 +73,7 @@ def step_time(
 ) -> StepTime:
     """The time of a step of each plan; arrays of the plans' shape."""
     era = software or Software()
-    pricing = Pricing(shape, machine, precision, plans, era.attention, era.host)
+    pricing = Pricing(shape, machine, precision, plans, era.attention, era.host, era.dispatcher)
     stage, last = _stages(pricing)
     slowest = _slot(stage + last, plans)
     layers = _slot(stage, plans)
@@ -103,7 +105,7 @@ def forward_time(
 ) -> Array:
     """Seconds of a forward pass over the batch: log probabilities, values, scores."""
     era = software or Software()
-    pricing = Pricing(shape, machine, precision, plans, era.attention, era.host)
+    pricing = Pricing(shape, machine, precision, plans, era.attention, era.host, era.dispatcher)
     stage, last = _stages(pricing)
     work = stage + last
     slot = work.forward + work.tensor * EXPOSED + work.expert + work.context * EXPOSED

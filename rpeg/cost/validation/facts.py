@@ -10,8 +10,22 @@ from typing import Any, TypeVar
 from rpeg.cost.architecture import Architecture, Experts, Latent
 from rpeg.cost.architecture_files import find, load_architecture
 from rpeg.cost.hardware import Machine, load_machine
-from rpeg.cost.layers import CAPTURED, EAGER, FUSED, LOOPED, Host
+from rpeg.cost.layers import (
+    ADAPTED,
+    ALL_TO_ALLS,
+    CAPTURED,
+    DEEP_EP,
+    EAGER,
+    FALLBACK,
+    FUSED,
+    HYBRID_EP,
+    LOOPED,
+    USUAL,
+    Dispatcher,
+    Host,
+)
 from rpeg.cost.plans import FULL, NO_RECOMPUTE, SELECTIVE, Plans
+from rpeg.cost.training import EXPOSED
 from rpeg.cost.validation import megatron
 from rpeg.cost.validation.rows import Row, Unknown
 from rpeg.ir.figures import FigureError
@@ -264,6 +278,10 @@ def attention_share(row: Row, hardware: Machine) -> float:
     return second if row.text("attention") == "flash_attention_2" else 1.0
 
 
+HOPPER = ("H100", "H200", "H800", "H20", "GH200")
+"""Devices that PyTorch had a grouped matmul for."""
+
+
 def launches(row: Row, hardware: Machine) -> Host:
     """How the record's framework launches layers with experts.
 
@@ -271,6 +289,8 @@ def launches(row: Row, hardware: Machine) -> Host:
     links joins more than a node. A framework by itself starts from eager routing.
     """
     kind, text = family(row), f"{row.text('framework')} {row.text('notes')}"
+    if kind == "fsdp2" and not hardware.device.startswith(HOPPER):
+        return ADAPTED if "lora" in row.text("task") else FALLBACK
     if kind == "fsdp2":
         return LOOPED
     if "cuda graphs" in text:
@@ -278,6 +298,16 @@ def launches(row: Row, hardware: Machine) -> Host:
     if "container" not in text and kind == "bridge":
         return EAGER
     return CAPTURED if hardware.link.gpus > hardware.gpus_per_node else FUSED
+
+
+def dispatcher(row: Row) -> Dispatcher:
+    """How the record's framework sends tokens to experts, where it tells."""
+    told = f"{row.text('dispatcher')} {row.text('notes')}"
+    ways = {"hybridep": HYBRID_EP, "deepep": DEEP_EP, "a2a": ALL_TO_ALLS, "alltoall": ALL_TO_ALLS}
+    found = next((way for name, way in ways.items() if name in told), USUAL)
+    overlap = row.text("overlap")
+    hides = "ep overlap" in overlap and not any(word in overlap for word in ("off", "no "))
+    return replace(found, exposed=EXPOSED) if hides else found
 
 
 @dataclass(frozen=True)
@@ -293,6 +323,7 @@ class Run:
     attention: float
     """Share of the device's attention rate that its kernel can reach."""
     host: Host
+    dispatcher: Dispatcher
     gathers: float
     """Messages in which ZeRO-3 gathers a layer."""
 
@@ -351,6 +382,7 @@ def run(row: Row) -> Run:
         gpus=gpus,
         attention=attention_share(row, hardware),
         host=launches(row, hardware),
+        dispatcher=dispatcher(row),
         gathers=TENSORS if family(row) == "deepspeed" else 1.0,
     )
 

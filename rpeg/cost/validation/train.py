@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
+
 from rpeg.cost.arrays import Array
 from rpeg.cost.layers import Pricing
 from rpeg.cost.plans import Plans
 from rpeg.cost.training import Software, step_time
-from rpeg.cost.validation.facts import Run, architecture, family, machine, precision, run
+from rpeg.cost.validation.facts import (
+    Run,
+    architecture,
+    dispatcher,
+    family,
+    machine,
+    precision,
+    run,
+)
 from rpeg.cost.validation.rows import Row, Unknown
 
 FIELDS = (
@@ -31,6 +41,7 @@ def seconds(row: Row, software: Software) -> Array:
         software,
         attention=software.attention * case.attention,
         host=case.host,
+        dispatcher=case.dispatcher,
         gathers=case.gathers,
     )
     return step_time(case.shape, case.machine, case.plans, case.precision, reached).total
@@ -51,13 +62,27 @@ def one_layer(row: Row, name: str, unit: str) -> float:
     etp = row.number("parallelism", "etp") or 1.0
     micro, seq = row.number("batch", "micro") or 1.0, row.needed("lengths", "seq")
     plans = Plans.of(batch=micro, seq=seq, micro=micro, tp=tp, ep=ep, etp=etp)
-    pricing = Pricing(shape, hardware, precision(row), plans)
+    narrow = precision(row)
+    pricing = Pricing(shape, hardware, narrow, plans, dispatcher=dispatcher(row))
     work = pricing.routed()
     if shape.experts.shared_ffn:
         work += pricing.mlp(shape.experts.shared_ffn)
     back = work.data_gradient + work.weight_gradient
-    seconds = (work.forward if name == "forward" else back) + work.expert
+    seconds = (work.forward + _cast(pricing) if name == "forward" else back) + work.expert
     return float(seconds) * (1000.0 if unit == "ms" else 1.0)
+
+
+CAST_BYTES = 4.0
+"""Read and written to cast a weight, row- and column-wise; a whole step does so but once."""
+
+
+def _cast(pricing: Pricing) -> Array:
+    """Of a layer's weights, where matmuls take narrower ones."""
+    if pricing.precision == "bf16":
+        return np.zeros(())
+    shape, plans = pricing.shape, pricing.plans
+    weights = shape.shared_weights / plans.tp + shape.routed_parameters / (plans.ep * plans.etp)
+    return np.asarray(CAST_BYTES * weights / pricing.machine.memory_rate)
 
 
 def model_flops(case: Run, causal: bool) -> float:

@@ -22,7 +22,15 @@ from rpeg.cost.collectives import (
 from rpeg.cost.generation import Engine, Requests, Serving, generation_time, serving_memory
 from rpeg.cost.hardware import load_machine
 from rpeg.cost.kernels import matmul, streamed
-from rpeg.cost.layers import CAPTURED, EAGER, FUSED, LOOPED
+from rpeg.cost.layers import (
+    ALL_TO_ALLS,
+    CAPTURED,
+    DEEP_EP,
+    EAGER,
+    FUSED,
+    HYBRID_EP,
+    LOOPED,
+)
 from rpeg.cost.memory import Keeping, training_memory
 from rpeg.cost.plans import Plans
 from rpeg.cost.rl import Learning, Rollout, rl_step
@@ -132,6 +140,17 @@ def test_imbalance_costs_time_and_memory() -> None:
     held = [training_memory(MIXTURE, layout).total for layout in (even, uneven)]
     assert times[0] < times[1]
     assert held[0] < held[1]
+
+
+@given(LAYOUTS)
+@settings(deadline=None, max_examples=20)
+def test_who_sends_less_is_never_slower(layout: dict[str, float]) -> None:
+    """A copy for every expert, one for every GPU, the same permuted as it is sent, and hidden."""
+    ways = (ALL_TO_ALLS, DEEP_EP, HYBRID_EP, replace(HYBRID_EP, exposed=0.3))
+    split = plans(**{**layout, "tp": 1, "ep": 4})
+    times = [step_time(MIXTURE, H100, split, "bf16", Software(dispatcher=w)).total for w in ways]
+    assert [float(t) for t in times] == sorted((float(t) for t in times), reverse=True)
+    assert times[0] > times[-1]
 
 
 def test_splitting_work_keeps_flops() -> None:
