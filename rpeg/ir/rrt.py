@@ -54,14 +54,19 @@ from rpeg.ir.declared import symbol_name
 from rpeg.ir.instructions import ANY, CONSTANTS, INSTRUCTIONS, Instruction
 from rpeg.ir.rules import violations
 from rpeg.ir.rules.program import (
-    cache_violations,
     name_violations,
     pool_violations,
     pools_of,
     setting_violations,
     thing_violations,
 )
+from rpeg.ir.rules.program_rows import buffer_violations, lag_violations, row_violations
 from rpeg.ir.rules.program_shape import layout_violations, order_violations
+from rpeg.ir.rules.program_weights import (
+    cache_violations,
+    trainer_violations,
+    weights_violations,
+)
 from rpeg.ir.rules.violations import Violation, hint
 from rpeg.ir.text.assembly import parse_value
 
@@ -90,6 +95,13 @@ class ObjectType(ParametrizedAttribute, TypeAttribute):
 def class_of(value: SSAValue) -> str:
     """The runtime's class of a program's value."""
     return value.type.cls.data if isinstance(value.type, ObjectType) else str(value.type)
+
+
+CALL_RULES = (
+    *(layout_violations, trainer_violations, weights_violations, cache_violations),
+    *(row_violations, buffer_violations, lag_violations),
+)
+"""What the program around an instruction asks of it."""
 
 
 @irdl_op_definition
@@ -175,8 +187,8 @@ class CallOp(CheckedOp):
             return
         yield from setting_violations(self, row)
         yield from thing_violations(row, [class_of(v) for v in self.things])
-        yield from cache_violations(self)
-        yield from layout_violations(self)
+        for rule in CALL_RULES:
+            yield from rule(self)
         found = [class_of(r) for r in self.results]
         gives = _result_classes(row, len(self.things), found)
         if found != gives:

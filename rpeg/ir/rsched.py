@@ -182,6 +182,20 @@ class SequenceOp(CheckedOp):
         missing = [label for label in mine if label not in self.labels]
         if missing:
             yield Violation("missing-task", f"the sequence leaves out {', '.join(missing)}")
+        yield from self._without_edges(step)
+
+    def _without_edges(self, step: Operation) -> Iterator[Violation]:
+        """What its tasks read of earlier steps stands as edges, at that distance or nearer."""
+        lines = (op for op in self.body.block.ops if isinstance(op, EdgeOp))
+        written = [(op.source.data, op.target.data, int(op.distance.value.data)) for op in lines]
+        for (source, target), distance in across_steps(step).items():
+            held = [d for a, b, d in written if (a, b) == (source, target)]
+            if target in self.labels and min(held, default=distance + 1) > distance:
+                yield Violation(
+                    "broken-dependence",
+                    f"`{target}` reads what `{source}` of an earlier step makes: write "
+                    f'rsched.edge "{source}" to "{target}" distance {distance}',
+                )
 
 
 def _turned(first: str, second: str, labels: Sequence[str]) -> bool:
@@ -232,6 +246,19 @@ def _makers(step: Operation) -> dict[SSAValue, str]:
         for start, end in zip(block.args, ends, strict=False)
     }
     return {start: label for start, label in labels.items() if label is not None}
+
+
+def across_steps(step: Operation) -> dict[tuple[str, str], int]:
+    """(maker, reader) -> distance, for each task that starts from a state which another task makes:
+    1, and as much more as the window reaches back that it reads.
+    """
+    found: dict[tuple[str, str], int] = {}
+    for start, source in _makers(step).items():
+        for target, task in labelled(step).items():
+            distances = [1 + oldest for value, _, oldest in reads(task) if value is start]
+            if distances:
+                found[source, target] = min(*distances, found.get((source, target), distances[0]))
+    return found
 
 
 Dependence = tuple[Operation, Operation, str]

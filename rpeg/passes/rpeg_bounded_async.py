@@ -12,13 +12,13 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from rpeg.ir.base import RpegOp
 from rpeg.ir.declared import declarations, symbol_name
 from rpeg.ir.ops.declare import PipelineOp, allowed_staleness, allowed_windows
-from rpeg.ir.ops.losses import COVERS, DistillOp, LossOp, PolicyGradientOp, PolicyLossOp
+from rpeg.ir.ops.losses import DistillOp, LossOp, PolicyGradientOp, PolicyLossOp
 from rpeg.ir.ops.plan import PlaceOp, PlanOp
 from rpeg.ir.ops.regions import CollectOp
 from rpeg.ir.ops.rewards import ImportanceOp
 from rpeg.ir.ops.sampling import GenerateOp, LogprobOp, StaleOp
 from rpeg.ir.ops.step import StepOp
-from rpeg.ir.rules.staleness import NARROWEST, WORDS, old_spans_violations, unallowed
+from rpeg.ir.rules.staleness import COVERS, NARROWEST, WORDS, old_spans_violations, unallowed
 from rpeg.ir.stages import STAGE, stages, value_names
 from rpeg.ir.text.naming import name_of
 from rpeg.ir.types.attributes import RecordAttr, plain

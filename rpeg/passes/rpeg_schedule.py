@@ -17,7 +17,16 @@ from rpeg.ir.ops.sampling import GetOp, StaleOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.pools import pools_at
-from rpeg.ir.rsched import TASK, EdgeOp, SequenceOp, TaskOp, dependences, label_of, reads, uses
+from rpeg.ir.rsched import (
+    TASK,
+    EdgeOp,
+    SequenceOp,
+    TaskOp,
+    across_steps,
+    dependences,
+    label_of,
+    uses,
+)
 from rpeg.ir.rules.ranks import groups_of
 from rpeg.ir.stages import stage_name
 from rpeg.ir.text.naming import name_of, trajectories_of, unmoved
@@ -82,9 +91,9 @@ def _sequence(body: StepOp, group: RanksOp, tasks: Sequence[Operation], ahead: A
     for op in sorted(tasks, key=lambda op: -ahead.get(op, -1)):
         block.add_op(TaskOp.of(label_of(op) or "", ahead.get(op)))
     labels = sequence.labels
-    for edge in _across_steps(body):
-        if edge.target.data in labels:
-            block.add_op(edge)
+    for (source, target), distance in across_steps(body).items():
+        if target in labels:
+            block.add_op(EdgeOp.of(source, target, distance))
     return sequence
 
 
@@ -188,19 +197,3 @@ def _cycle(before: Before, done: set[Operation]) -> PassRefused:
         for later, first in pairwise(around)
     )
     return PassRefused(task, f"no order of the step's tasks works: {', '.join(waits)}")
-
-
-def _across_steps(op: StepOp) -> list[EdgeOp]:
-    """One edge for each task that starts from a state which another task makes: distance 1, and as
-    much more as the window reaches back that it reads.
-    """
-    found: dict[tuple[str, str], int] = {}
-    for start, end in zip(op.states, op.ending.operands, strict=True):
-        source = label_of(end.owner) if isinstance(end.owner, Operation) else None
-        for task in op.body.block.ops:
-            target = label_of(task)
-            distances = [1 + oldest for value, _, oldest in reads(task) if value is start]
-            if source is not None and target is not None and distances:
-                pair = source, target
-                found[pair] = min(*distances, found.get(pair, distances[0]))
-    return [EdgeOp.of(source, target, distance) for (source, target), distance in found.items()]

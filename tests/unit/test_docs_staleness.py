@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from rpeg.frontend import check, load
-from rpeg.ir.ops.losses import COVERS
-from rpeg.ir.rules.staleness import WORDS
+from rpeg.ir.rules.staleness import COVERS, WORDS
 from rpeg.passes.rpeg_bounded_async import CORRECTIONS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "staleness.md").read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
 """Loss terms, as dataflow. `update` sums them; the formulas are in rpeg.runtime.losses."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import ClassVar
 
@@ -10,19 +10,11 @@ from xdsl.traits import Pure
 
 from rpeg.ir.base import RpegOp, gives, index_name, maybe, operand, optional, required, setting
 from rpeg.ir.rules import violations
+from rpeg.ir.rules.staleness import COVERS
 from rpeg.ir.rules.violations import Violation
 from rpeg.ir.text.naming import free_name, name_of, trajectories_of
 from rpeg.ir.types.values import LossType, TokenFieldType, TrajectoriesType, is_unknown
 from rpeg.ir.vocabulary.settings import FLOAT, word
-
-COVERS: Mapping[str, int] = {"weighted": 8, "anchored at behaviour": 1, "uncorrected": 0}
-"""How many steps of staleness a policy loss tolerates, by its correction.
-
-Weighted: AReaL (arXiv 2505.24298) trains to the same quality up to a staleness of 8 with its
-decoupled objective, and finds naive PPO to degrade from 1 on; a ratio against the behaviour policy
-itself is taken to bear 1 (one step off), as in one-step-off-policy pipelines. Under bound=head the
-figure is taken of the lag at admission, and only a weighted loss bears what comes on top.
-"""
 
 
 class LossOp(RpegOp):

@@ -1,4 +1,4 @@
-"""Rules of programs (L3): names, settings and values of instructions, fresh caches of engines.
+"""Rules of programs (L3): names, settings and values of instructions.
 
 `rpeg.ir.rrt` calls them from its verifiers. They hold back everything that could not be written as
 a literal or a name, so that making text needs no checks.
@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, StringAttr
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute
 
-from rpeg.ir.declared import enclosing
 from rpeg.ir.instructions import ANY, PAIRS, RECORDS, TABLES, Instruction
 from rpeg.ir.rules import violations
 from rpeg.ir.rules.settings import value_violations
@@ -183,39 +182,3 @@ def thing_violations(row: Instruction, found: Sequence[str]) -> Iterator[Violati
             either = want.replace(" |", " or a")
             text = f"{row.name} takes a {either} as value {number}, not a {have}"
             yield Violation("call-operands", text)
-
-
-# ---- caches
-
-
-def cache_violations(call: CallOp) -> Iterator[Violation]:
-    """After swap_weights an engine's cached keys and values are of old weights, until a reset."""
-    if call.callee.data not in ("generate", "evaluate"):
-        return
-    engine = call.receiver if call.receiver is not None else next(iter(call.things), None)
-    if any(_last_event(ops, engine) == "swap_weights" for ops in _paths_to(call)):
-        yield Violation(
-            "swap-without-reset",
-            f"{call.callee.data} runs after swap_weights without reset_prefix_cache: the engine's "
-            "cache still holds the old weights' keys and values",
-        )
-
-
-def _paths_to(call: CallOp) -> Iterator[list[Operation]]:
-    """What runs before a call: in the first step of a loop, and in a later one."""
-    program, loop = enclosing(call, "rrt.program"), enclosing(call, "rrt.loop")
-    if program is not None:
-        ops = list(program.walk())
-        yield ops[: ops.index(call)]
-    if loop is not None:
-        ops = list(loop.walk())
-        here = ops.index(call)
-        yield ops[here:] + ops[:here]
-
-
-def _last_event(ops: Sequence[Operation], engine: SSAValue | None) -> str | None:
-    from rpeg.ir.rrt import CallOp
-
-    calls = (op for op in reversed(ops) if isinstance(op, CallOp) and op.receiver is engine)
-    events = (op.callee.data for op in calls)
-    return next((e for e in events if e in ("swap_weights", "reset_prefix_cache")), None)

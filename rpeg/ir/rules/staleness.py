@@ -17,6 +17,14 @@ OVERFLOWS = ("wait", "resume", "drop", "truncate", "defer")
 OLD_SPANS = ("mask", "drop", "regenerate")
 WORDS = {"bound": BOUNDS, "overflow": OVERFLOWS, "old_spans": OLD_SPANS}
 """The settings of a window, in the order in which types write them."""
+COVERS: Mapping[str, int] = {"weighted": 8, "anchored at behaviour": 1, "uncorrected": 0}
+"""How many steps of staleness a policy loss tolerates, by its correction.
+
+Weighted: AReaL (arXiv 2505.24298) trains to the same quality up to a staleness of 8 with its
+decoupled objective, and finds naive PPO to degrade from 1 on; a ratio against the behaviour policy
+itself is taken to bear 1 (one step off), as in one-step-off-policy pipelines. Under bound=head the
+figure is taken of the lag at admission, and only a weighted loss bears what comes on top.
+"""
 NARROWEST = {"bound": "strict", "overflow": "wait"}
 """What every permission includes: no token past the bound, no sample changed or lost for it."""
 

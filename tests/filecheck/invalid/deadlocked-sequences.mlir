@@ -17,10 +17,12 @@ rpeg.pipeline @p {
   rsched.sequence @one {
     rsched.task "b"
     rsched.task "c"
+    rsched.edge "c" to "b" distance 1
   }
   rsched.sequence @two {
     rsched.task "ce"
     rsched.task "actor"
+    rsched.edge "actor" to "actor" distance 1
     rsched.edge "actor" to "b" distance 0
   }
 }

@@ -14,17 +14,20 @@ builtin.module {
     rsched.sequence @all {
       rsched.task "ce"
       rsched.task "b" // expected-error {{`ce` runs before `b`: it reads what the other makes}}
+      rsched.edge "b" to "b" distance 1
       rsched.edge "actor" to "ce" distance 1
       rsched.edge "ce" to "b" distance 0
       rsched.edge "b" to "ce" distance 0 // expected-error {{zero-distance cycle: ce -> b -> ce: `b` does not run before `ce` in this sequence; write distance 1, or move the task}}
       rsched.edge "actr" to "ce" distance 1 // expected-error {{`actr` is no task of the step; did you mean `actor`?}}
       rsched.edge "ce" to "b" distance -1 // expected-error {{distance -1: an edge leads to this step (0) or a later one}}
     }
+    // expected-error@+2 {{`actor` reads what `actor` of an earlier step makes: write rsched.edge "actor" to "actor" distance 1}}
     // expected-error@+1 {{`al` is not a process group; did you mean `all`?}}
     rsched.sequence @al {
       rsched.task "b"
       rsched.task "ce"
       rsched.task "actor"
+      rsched.edge "b" to "b" distance 1
     }
   }
 }

@@ -1,0 +1,128 @@
+"""Programs (L3): rows and their age, buffers, and the weights that an engine samples with."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.ir.test_rrt import PROGRAM, messages, place
+
+BUFFER = (
+    '%y_buffer = rrt.call "TrajectoryBuffer"(%run) {name = "y", capacity = 3 : i64, '
+    'max_lag = 2 : i64, bound = "strict"}\n'
+)
+GENERATE = PROGRAM[PROGRAM.index("      %q = rrt") : PROGRAM.index("      %r = rrt")]
+PUT = '        rrt.call "put" of %y_buffer(%y, %lp)\n'
+TAKE = '      %z, %zp = rrt.call "take" of %y_buffer(step = %i)\n'
+OTHER = GENERATE.replace("%q", "%p").replace("%y, %lp", "%another, %other")
+LAGGED = (
+    PROGRAM.replace('    rrt.call "restore"', f'    {BUFFER}    rrt.call "restore"')
+    .replace(GENERATE, f"      rrt.ahead %y_buffer, %i {{\n{GENERATE}{PUT}      }}\n{TAKE}{OTHER}")
+    .replace("(%y)", "(%z)")
+    .replace("(%y, %r)", "(%z, %r)")
+    .replace('%old = rrt.constant "ON_POLICY"', '%old = rrt.call "logprob" of %actor(%z)')
+    .replace(
+        '      %pg = rrt.call "ppo_clip"(%y, %adv, %old)',
+        '      %w = rrt.call "importance"(%run, %z, %old, %zp) {floor = 0.0, cap = 5.0, '
+        'mode = "truncate", level = "token"}\n'
+        '      %pg = rrt.call "ppo_clip"(%z, %adv, %old, weight = %w)',
+    )
+    .replace("%run(%y, r = %r)", "%run(%z, r = %r)")
+)
+"""Samples of up to two steps before, weighed."""
+
+
+def edited(*changes: tuple[str, str]) -> str:
+    text = LAGGED
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+def test_it_is_sound() -> None:
+    assert messages(LAGGED) == []
+
+
+UPDATE = LAGGED[LAGGED.index('      rrt.call "update"') : LAGGED.index('      rrt.call "publish"')]
+NEWEST = "generate runs without the newest weights: write"
+
+# (what is edited, what it becomes, where the message points, the message)
+MISTAKES = {
+    "no put": (
+        (PUT, ""),
+        '%y_buffer = rrt.call "Traj',
+        "buffer `y`: each step puts one batch, then takes one; here: take",
+    ),
+    "a put of every other step": (
+        (PUT, f"        rrt.every %run, %i steps 2 from 0 {{\n{PUT}        }}\n"),
+        '%y_buffer = rrt.call "Traj',
+        "buffer `y`: each step puts one batch, then takes one; here: take",
+    ),
+    "no room": (
+        ("capacity = 3", "capacity = 0"),
+        "capacity = 0",
+        "capacity=0: up to 3 wait in it for their step; write capacity = 3",
+    ),
+    "one too small": (
+        ("capacity = 3", "capacity = 2"),
+        "capacity = 2",
+        "capacity=2: up to 3 wait in it for their step; write capacity = 3",
+    ),
+    "log-probs of other rows": (
+        ("%old, %zp) {floor", "%old, %other) {floor"),
+        "%other) {floor",
+        "importance: `other` is of other rows than `z`: take both of `z` (take), or both of "
+        "`another` (generate)",
+    ),
+    "beyond the correction": (
+        ("capacity = 3 : i64, max_lag = 2", "capacity = 10 : i64, max_lag = 9"),
+        "%z, %adv",
+        "`y` gives samples up to 9 versions old, ppo_clip covers 8 here (weighted): write "
+        "max_lag = 8 there",
+    ),
+    "beyond one step": (
+        ("%old, weight = %w)", "%zp)"),
+        "%z, %adv",
+        "`y` gives samples up to 2 versions old, ppo_clip covers 1 here (anchored at behaviour): "
+        "write max_lag = 1 there, or weigh the tokens with importance",
+    ),
+    "not corrected": (
+        ("%old, weight = %w)", "%old)"),
+        "%z, %adv",
+        "`y` gives samples up to 2 versions old, ppo_clip covers 0 here (uncorrected): write "
+        "max_lag = 0 there, or weigh the tokens with importance",
+    ),
+    "never published": (
+        ('      rrt.call "publish" of %weights(%actor)\n', ""),
+        "%y, %lp = rrt",
+        f"{NEWEST} publish before swap_weights, behind every update",
+    ),
+    "never swapped": (
+        ('      rrt.call "swap_weights" of %engine(%weights)\n', ""),
+        "%y, %lp = rrt",
+        f"{NEWEST} swap_weights and reset_prefix_cache of its engine behind what brings them",
+    ),
+    "no weights at first": (
+        ('    rrt.call "publish" of %weights(%actor)\n    rrt.call "swap', '    rrt.call "swap'),
+        "%y, %lp = rrt",
+        f"{NEWEST} publish before swap_weights, behind every update",
+    ),
+    "published before the update": (
+        (UPDATE + (p := '      rrt.call "publish" of %weights(%actor)\n'), p + UPDATE),
+        "%y, %lp = rrt",
+        f"{NEWEST} publish before swap_weights, behind every update",
+    ),
+    "never updated": (
+        (UPDATE, ""),
+        '%actor = rrt.call "Trainer"',
+        'no step updates this trainer: write rrt.call "update" of it behind its losses',
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "at", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_mistakes(change: tuple[str, str], at: str, message: str) -> None:
+    text = edited(change)
+    found = [m.split(": ", 1) for m in messages(text)]
+    assert found[0][0] == place(text, at)
+    assert {said for _, said in found} == {message}
