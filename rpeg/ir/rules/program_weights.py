@@ -78,8 +78,9 @@ def _source(engine: SSAValue) -> SSAValue | None:
     from rpeg.ir.rrt import CallOp
 
     maker = engine.owner
-    made = isinstance(maker, CallOp) and maker.callee.data == "EmbeddedEngine"
-    return maker.things[1] if made and len(maker.things) > 1 else None
+    if not isinstance(maker, CallOp) or maker.callee.data != "EmbeddedEngine":
+        return None
+    return maker.things[1] if len(maker.things) > 1 else None
 
 
 def _trained_here(source: SSAValue) -> bool:
