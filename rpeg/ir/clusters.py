@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,6 +96,32 @@ def load_cluster(name: str) -> Cluster:
     return _read(_file(base), nodes=int(size))
 
 
+def is_sized(name: str) -> bool:
+    """Whether a cluster's name tells how many nodes are meant: `alps-64`, a file, or the only one.
+
+    A name that isn't known tells too; `load_cluster` refuses it.
+    """
+    return name not in known_clusters() or _largest(name) == 1
+
+
+def growing(name: str) -> Iterator[str]:
+    """Sizes of a cluster that has none: NAME-1, NAME-2, NAME-4, as far as there are nodes."""
+    nodes = 1
+    while nodes <= (_largest(name) or MOST_NODES):
+        yield f"{name}-{nodes}"
+        nodes *= 2
+
+
+def _largest(name: str) -> int | None:
+    return _most_nodes(Figures.read(_file(name), KEYS))
+
+
+def _most_nodes(file: Figures) -> int | None:
+    """All that there are; None where a file doesn't say."""
+    known = "max_nodes" in file.section(TOP)
+    return file.whole(TOP, "max_nodes", up_to(MOST_NODES)) if known else None
+
+
 def _file(name: str) -> Path:
     return resource(f"clusters/{name}.toml")
 
@@ -121,8 +148,7 @@ def _read(path: Path, nodes: int | None) -> Cluster:
 def _sized(file: Figures, nodes: int | None) -> Cluster:
     """The cluster of so many nodes; None is all that the machine has."""
     name = file.words(TOP, "name")
-    known = "max_nodes" in file.section(TOP)
-    largest = file.whole(TOP, "max_nodes", up_to(MOST_NODES)) if known else None
+    largest = _most_nodes(file)
     size = largest if nodes is None else nodes
     if size is None:
         raise ClusterError(f'"{name}" has no fixed size: write how many nodes, "{name}-8"')

@@ -13,7 +13,7 @@ from rpeg.cost.hardware import NoSpeedsError
 from rpeg.cost.platform import Platform, load_platform
 from rpeg.cost.profiles.setting import Cores, Inputs, checkers_of
 from rpeg.cost.profiles.shapes import ShapeError
-from rpeg.ir.clusters import ClusterError, load_cluster
+from rpeg.ir.clusters import ClusterError, growing, is_sized, load_cluster
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.ops.plan import PlanOp
 from rpeg.ir.rsched import SequenceOp
@@ -24,9 +24,9 @@ from rpeg.ir.types.values import symbol_text
 from rpeg.passes.base import PassRefused, pipelines
 from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass
 from rpeg.planner.smallest import NAME as SMALLEST
-from rpeg.planner.smallest import place_smallest
+from rpeg.planner.smallest import Smallest, place_smallest
 from rpeg.tools.compiling import SIMPLIFY, one_pipeline, pass_problems, passes_of
-from rpeg.tools.console import Failure, Source, report
+from rpeg.tools.console import USAGE, Failure, Source, report
 from rpeg.tools.predicting.arguments import Target
 from rpeg.tools.predicting.plans import Chosen, choose
 
@@ -116,18 +116,42 @@ def _on_gpus(plan: PlanOp, cluster: str, source: Source) -> None:
 
 
 def _without_plan(module: ModuleOp, source: Source, target: Target, chosen: Chosen) -> Placed:
-    """The smallest tp x pp that fits, which is noted."""
-    platform = platform_of(chosen.cluster)
+    """The smallest tp x pp that fits, which is noted; and the smallest cluster, where the user
+    names none of a size.
+    """
     _run(module, passes_of(SIMPLIFY), source)
+    inputs = Inputs(source.folder, target.architectures)
+    cluster, notes = chosen.cluster, list[str]()
+    if not is_sized(cluster):
+        cluster = _fitting(module, source, inputs, cluster)
+        ways = f"--cluster {chosen.cluster}-N or --gpus N"
+        text = f'"{chosen.cluster}" has no size: {cluster} is the smallest that fits'
+        notes.append(f"{text}, with twice the nodes each time; name another with {ways}")
+    found = _smallest(module, source, inputs, cluster)
+    return Placed(source, module, cluster, SMALLEST, {}, (*notes, found.note(cluster)))
+
+
+def _fitting(module: ModuleOp, source: Source, inputs: Inputs, name: str) -> str:
+    """The first size of a cluster that the pipeline fits. Raises Failure where none does."""
+    tried = name
+    for tried in growing(name):
+        found = _smallest(module.clone(), source, inputs, tried)
+        if found.fits:
+            return tried
+        if found.idle:
+            break
+    text = f"no size of {name} up to {tried} fits: name it to see what lacks memory"
+    raise Failure(f"--cluster {name}: {text}, with --cluster {tried}", USAGE)
+
+
+def _smallest(module: ModuleOp, source: Source, inputs: Inputs, cluster: str) -> Smallest:
     try:
-        found = place_smallest(module, platform, Inputs(source.folder, target.architectures))
+        return place_smallest(module, platform_of(cluster), inputs)
     except ShapeError as error:
         raise refused(error.op, error.message, source) from error
     except PassRefused as refusal:
         problem = refusal.problems[0]
         raise refused(problem.op, problem.message, source) from refusal
-    notes = (found.note(chosen.cluster),)
-    return Placed(source, module, chosen.cluster, SMALLEST, {}, notes)
 
 
 def platform_of(cluster: str) -> Platform:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import StringAttr
 
-from rpeg.ir.clusters import ClusterError, load_cluster
+from rpeg.ir.clusters import ClusterError, is_sized, load_cluster
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.ops.plan import PlanOp
 from rpeg.ir.rules.violations import hint
@@ -20,6 +20,7 @@ class Chosen:
     """Where a pipeline is to run."""
 
     cluster: str
+    """Without a size where only a plan would need it, and there is none."""
     plan: PlanOp | None
     """None: the file has no plan for the cluster."""
 
@@ -76,6 +77,11 @@ def _cluster_of(plan: PlanOp | None, target: Target) -> str:
     if target.cluster is None or (own is not None and _sized(own, target.cluster)):
         assert own is not None
         return own
+    if not is_sized(target.cluster):
+        if plan is None:
+            return target.cluster
+        text = f"`{plan.title}` needs a cluster with a size"
+        raise Failure(f"{text}: write --cluster {target.cluster}-N, of N nodes, or --gpus N", USAGE)
     try:
         load_cluster(target.cluster)
     except ClusterError as error:

@@ -9,9 +9,13 @@ from rpeg.cost.platform import load_platform
 from rpeg.cost.profiles.footprint import footprint
 from rpeg.cost.profiles.setting import Inputs, Setting
 from rpeg.frontend import load
+from rpeg.ir.layout import width_of
+from rpeg.ir.ops.movement import RanksOp, clause_of
+from rpeg.ir.ops.sampling import GenerateOp
 from rpeg.passes.base import pipelines
 from rpeg.passes.rpeg_annotate_parallelism import ALL
 from rpeg.planner.smallest import LONGEST, Smallest, place_smallest
+from tests.unit.passes.pipelines import grpo, parse
 
 SFT = """rpeg 0.1
 pipeline sft {
@@ -58,6 +62,39 @@ def test_more_memory_needs_no_finer_split() -> None:
 def test_heads_are_never_split_unevenly() -> None:
     _, found = smallest("h100-1", "qwen2.5-0.5b")
     assert 14 % found.tp == 0
+
+
+def placed(cluster: str, *changes: tuple[str, str]) -> tuple[ModuleOp, Smallest]:
+    """Of GRPO with a model of 7B, whose batches are of 64 prompts."""
+    module = parse(grpo(("size=4", "size=64"), *changes))
+    return module, place_smallest(
+        module, load_platform(cluster), Inputs(shapes={"actor": "qwen2.5-7b"})
+    )
+
+
+def test_updates_recompute_only_where_that_makes_them_fit() -> None:
+    roomy, tight = (smallest(c, "qwen2.5-7b")[1] for c in ("h200-1", "a100_40gb-1"))
+    assert (roomy.recompute, tight.recompute) == ("none", "full")
+    assert "recompute=full" in tight.note("a100_40gb-1")
+
+
+@pytest.mark.parametrize(("cluster", "wide"), [("h200-1", 1), ("h100-1", 2)])
+def test_engines_are_no_wider_than_they_need_to_be(cluster: str, wide: int) -> None:
+    module, found = placed(cluster)
+    (y,) = (op for op in module.walk() if isinstance(op, GenerateOp))
+    layout = clause_of(y, "par")
+    assert layout is not None
+    assert tuple(width_of(layout, axis) for axis in ("tp", "pp", "dp")) == (wide, 1, 8 // wide)
+    assert f"engines tp={wide} dp={8 // wide}" in found.note(cluster)
+
+
+def test_batches_divide_over_the_replicas() -> None:
+    module, found = placed("h100-4", ("size=64", "size=6"))
+    (ranks,) = (op for op in module.walk() if isinstance(op, RanksOp))
+    assert 6 % found.dp == 0
+    assert found.processes + found.idle == 32
+    assert len(ranks.ranks) == found.processes
+    assert f"{found.idle} do nothing" in found.note("h100-4")
 
 
 def test_where_nothing_fits_the_note_says_so() -> None:

@@ -22,6 +22,32 @@ def test_the_smallest_layout_is_priced_and_told(capsys: pytest.CaptureFixture[st
     assert all(held["peak_bytes"] <= held["capacity_bytes"] for held in gpu)
 
 
+@pytest.mark.parametrize(("cluster", "taken"), [("alps", "alps-1"), ("v100", "v100-2")])
+def test_of_a_cluster_without_a_size_the_smallest_that_fits(
+    cluster: str, taken: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(EXAMPLES / "ppo_critic.rpeg")
+    assert main(["explain", file, "--cluster", cluster, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["cluster"] == taken
+    told = f'"{cluster}" has no size: {taken} is the smallest that fits'
+    assert any(note.startswith(told) for note in found["notes"])
+
+
+def test_a_plan_needs_a_cluster_with_a_size(capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(EXAMPLES / "ppo_7b_gh200.rpeg")
+    assert main(["explain", file, "--cluster", "h100", "--plan", "four"]) == 2
+    message = capsys.readouterr().err
+    assert "`four` needs a cluster with a size: write --cluster h100-N" in message
+
+
+def test_no_size_fits(capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(EXAMPLES / "ppo_critic.rpeg")
+    named = [f"--arch={model}=llama-3.1-405b" for model in ("actor", "critic", "ref")]
+    assert main(["explain", file, "--cluster", "v100", *named]) == 2
+    assert "no size of v100 up to v100-" in capsys.readouterr().err
+
+
 def test_the_first_lines_tell_that_nothing_fits(capsys: pytest.CaptureFixture[str]) -> None:
     file = str(EXAMPLES / "dapo.rpeg")
     assert main(["explain", file, "--cluster", "v100-1"]) == 0
