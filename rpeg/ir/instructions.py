@@ -58,7 +58,7 @@ _ROWS = (
     Instruction(
         "start",
         settings=("pipeline", "steps", "processes", "source_sha256"),
-        optional=("pools", "pool", "home"),
+        optional=("may_stop", "pools", "pool", "home"),
         results=("Run",),
     ),
     Instruction("groups", "Run", settings=("layout",), results=("Groups",)),

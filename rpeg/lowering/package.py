@@ -141,21 +141,24 @@ canonical form: `{origin.sha256}`.
 """
 
 
-def write(what: Package, out: Path, force: bool = False) -> None:
-    """Writes a package as a whole or not at all; raises CannotWrite, OSError.
-
-    A folder that is there is replaced only if rpeg wrote it; one that was edited since, only by
-    force.
+def refuse(out: Path, force: bool = False) -> None:
+    """Raises CannotWrite where no package may be written: a folder that is there is replaced only
+    if rpeg wrote it; one that was edited since, only by force.
     """
     if out.exists() and not _ours(out):
         raise CannotWrite(
             f"{out} exists and is not a package of rpeg: choose another folder, or delete it first"
         )
     if out.exists() and not force and _edited(out):
-        raise CannotWrite(
+        raise Edited(
             f"{out} was edited since it was generated: choose another folder, or --force to lose "
             "the edits"
         )
+
+
+def write(what: Package, out: Path, force: bool = False) -> None:
+    """Writes a package as a whole or not at all; raises CannotWrite as `refuse` does, OSError."""
+    refuse(out, force)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as scratch:
         fresh = Path(scratch) / "new"

@@ -15,6 +15,7 @@ from xdsl.rewriter import InsertPoint
 from rpeg.ir.base import RpegOp
 from rpeg.ir.layout import width_of
 from rpeg.ir.ops.declare import DeclareOp, ModelOp, PipelineOp
+from rpeg.ir.ops.effects import StopOp
 from rpeg.ir.ops.movement import PublishOp, RanksOp, pool_of
 from rpeg.ir.ops.plan import integers
 from rpeg.ir.ops.regions import CollectOp, EveryOp
@@ -142,6 +143,8 @@ class ProgramGen:
             "processes": plain(sum(len(g.ranks) for g in groups.values())),
             "source_sha256": StringAttr(self.source_hash),
         }
+        if any(isinstance(part, StopOp) for part in self.step.walk()):
+            settings["may_stop"] = plain(True)
         if self.place.several:
             bounds = {name: integers(g.ranks.start, g.ranks.stop) for name, g in groups.items()}
             settings["pools"] = RecordAttr.make("pools", bounds)

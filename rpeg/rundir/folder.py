@@ -1,4 +1,4 @@
-"""A run's folder: who owns it, and what it says about itself in `run.json`.
+"""A run's folder: where its files are, and what it says about itself in `run.json`.
 
 runs/<pipeline>/
   run.json         pipeline, source hash, seed, attempts, finished or not
@@ -13,12 +13,9 @@ runs/<pipeline>/
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import IO
 
 from rpeg.rundir.failures import RunFolderFailure
 from rpeg.rundir.files import write_atomic
@@ -87,9 +84,8 @@ class RunFolder:
 
         For process 0 only.
         """
-        found = self.read()
-        if found is not None and self._used():
-            self._check_same(found, wanted)
+        found = self.find(wanted.pipeline, wanted.source_sha256, wanted.seed)
+        if found is not None:
             done = found.is_done(wanted.steps)
             ended = found if done else replace(found, finished_step=None, stopped=False, figures={})
             wanted = replace(
@@ -97,6 +93,23 @@ class RunFolder:
             )
         self.write(wanted)
         return wanted
+
+    def find(self, pipeline: str, source_sha256: str, seed: int) -> RunRecord | None:
+        """The record of this run, None if no step of it was finished here. Raises RunFolderFailure
+        if the folder holds another. Writes nothing.
+        """
+        found = self.read()
+        if found is None or not self._used():
+            return None
+        wanted = {"pipeline": pipeline, "source hash": source_sha256, "seed": seed}
+        held = (found.pipeline, found.source_sha256, found.seed)
+        for (what, new), old in zip(wanted.items(), held, strict=True):
+            if old != new:
+                raise RunFolderFailure(
+                    f"{self.path} holds a run with {what} {_short(old)}, "
+                    f"this program has {_short(new)}; {self._fix()}"
+                )
+        return found
 
     def read(self) -> RunRecord | None:
         """The folder's record, None in a new folder."""
@@ -123,49 +136,8 @@ class RunFolder:
     def _used(self) -> bool:
         return self.metrics.exists() or any(self.checkpoints.glob("step-*"))
 
-    def _check_same(self, found: RunRecord, wanted: RunRecord) -> None:
-        for name in ("pipeline", "source_sha256", "seed"):
-            old, new = getattr(found, name), getattr(wanted, name)
-            if old != new:
-                what = {"source_sha256": "source hash"}.get(name, name)
-                raise RunFolderFailure(
-                    f"{self.path} holds a run with {what} {_short(old)}, "
-                    f"this program has {_short(new)}; {self._fix()}"
-                )
-
     def _fix(self) -> str:
         return f"choose another folder (--run-dir, RPEG_RUN_DIR), or delete {self.path}"
-
-
-class FolderLock:
-    """Keeps other launches out of a folder, from `take` until `release` or the process's end."""
-
-    def __init__(self, folder: RunFolder) -> None:
-        self._folder = folder.path
-        self._file: IO[str] | None = None
-
-    def take(self) -> None:
-        """Raises RunFolderFailure if another process, which it names, has the folder."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        file = (self._folder / ".lock").open("a+")
-        file.seek(0)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise RunFolderFailure(
-                f"another process (pid {file.read() or 'unknown'}) is training in {self._folder}; "
-                "wait for it, or choose another folder (--run-dir, RPEG_RUN_DIR)"
-            ) from error
-        file.truncate()
-        file.write(str(os.getpid()))
-        file.flush()
-        self._file = file
-
-    def release(self) -> None:
-        """Lets others in."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
 
 
 def _short(value: object) -> str:

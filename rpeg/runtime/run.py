@@ -19,7 +19,8 @@ from torch import Tensor
 from rpeg.lifetime import AGENT, die_with_parent
 from rpeg.resources import resource
 from rpeg.rundir.exports import newest_export, record_export
-from rpeg.rundir.folder import FolderLock, RunFolder, RunRecord
+from rpeg.rundir.folder import RunFolder, RunRecord
+from rpeg.rundir.lock import FolderLock
 from rpeg.runtime import world
 from rpeg.runtime.crossing import Crossing
 from rpeg.runtime.errors import LayoutFailure, RuntimeFailure, report_failures
@@ -27,8 +28,10 @@ from rpeg.runtime.groups import Groups, join_world
 from rpeg.runtime.interfaces import Digested
 from rpeg.runtime.layout import Layout
 from rpeg.runtime.logs.clock import RunClock
+from rpeg.runtime.logs.ending import ending
 from rpeg.runtime.logs.logbook import Logbook
 from rpeg.runtime.logs.metrics import How, StepMetrics, figures
+from rpeg.runtime.logs.progress import Plan
 from rpeg.runtime.logs.rollouts import describe
 from rpeg.runtime.models.export import Exportable, export_model
 from rpeg.runtime.numerics.memory import spare_imports
@@ -53,6 +56,7 @@ def start(
     steps: int,
     processes: int,
     source_sha256: str,
+    may_stop: bool = False,
     pools: Bounds | None = None,
     pool: str = "all",
     home: str = "all",
@@ -60,11 +64,12 @@ def start(
     """Joins the pool's world and takes the run's folder. Raises RuntimeFailure if either does not
     fit.
 
-    Of several `pools`, this is the program of `pool`; `home` has the trained models. Reads
-    RPEG_RUN_DIR (default `runs/<pipeline>`), RPEG_SEED (default 0) and RPEG_ROOT (default: the
-    working folder), against which sources and export targets resolve; RPEG_REPLAY is the folder of
-    a recording to take completions and rewards from (`rpeg.runtime.recordings.replay`);
-    RPEG_VERSIONS says which weights of a window are sampled from (`rpeg.runtime.pools.choices`).
+    With `may_stop` a condition may end it early. Of several `pools`, this is the program of `pool`;
+    `home` has the trained models. Reads RPEG_RUN_DIR (default `runs/<pipeline>`), RPEG_SEED
+    (default 0) and RPEG_ROOT (default: the working folder), against which sources and export
+    targets resolve; RPEG_REPLAY is the folder of a recording to take completions and rewards from
+    (`rpeg.runtime.recordings.replay`); RPEG_VERSIONS says which weights of a window are sampled
+    from (`rpeg.runtime.pools.choices`).
     """
     if "TORCHELASTIC_RUN_ID" in os.environ:
         # A launcher that is killed leaves its processes training; it may be dead by now.
@@ -83,13 +88,13 @@ def start(
     report_failures()
     folder = RunFolder(Path(os.environ.get("RPEG_RUN_DIR", f"runs/{pipeline}")).resolve())
     wanted = RunRecord(pipeline, source_sha256, seed=_seed(), steps=steps, processes=processes)
-    lock = FolderLock(folder)
+    lock = FolderLock(folder.path)
     desk = Desk(table) if table.at_home else Branch(table)
     record = desk.open(lambda: world.on_first(lambda: _take(folder, lock, wanted)))
-    if record.is_done(steps) and table.at_home and world.rank() == 0:
-        print(folder.done(record), flush=True)
+    if table.at_home and world.rank() == 0:
+        print(folder.done(record) if record.is_done(steps) else "loading weights", flush=True)
     root = Path(os.environ.get("RPEG_ROOT", ".")).resolve()
-    run = Run(folder, record, root=root, lock=lock, desk=desk)
+    run = Run(folder, record, root=root, lock=lock, desk=desk, may_stop=may_stop)
     if "RPEG_REPLAY" in os.environ:
         run.oracle = _replay(run, Path(os.environ["RPEG_REPLAY"]))
     return run
@@ -123,6 +128,7 @@ class Run:
         root: Path,
         lock: FolderLock,
         desk: Desk | Branch,
+        may_stop: bool = False,
     ) -> None:
         self.folder = folder
         self.record = record
@@ -152,7 +158,9 @@ class Run:
         self._at_work = False
         self._state = State()
         self._stop_requested = False
-        self._keep: int | None = None
+        self._may_stop = may_stop
+        self._keep = 3  # what `checkpoint()` means
+        self._save_due = False
         self._notes: dict[str, str] = {}
         first = self.pools.at_home and world.rank() == 0
         self._logbook = Logbook(folder) if first else None
@@ -263,11 +271,12 @@ class Run:
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps of the run itself."""
-        return {"stop_requested": self._stop_requested}
+        return {"stop_requested": self._stop_requested, "keep": self._keep}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Puts `state_dict` back."""
         self._stop_requested = state["stop_requested"]
+        self._keep = state.get("keep", self._keep)  # older checkpoints do not say
 
     # The loop.
 
@@ -305,13 +314,19 @@ class Run:
             return
         spare_imports()
         if self._logbook is not None:
-            self._logbook.open(self.record.pipeline, self.record.steps, self.step)
-        while self.step < self.record.steps and not self._stop_requested:
+            self._logbook.open(
+                Plan(self.record.pipeline, self.record.steps, self.step, self._may_stop)
+            )
+        while not self._over:
             self.clock.begin_step(self.step)
             self._at_work = True
             yield self.step
             self._at_work = False
             self._end_step()
+
+    @property
+    def _over(self) -> bool:
+        return self.step >= self.record.steps or self._stop_requested
 
     def every(self, step: int, *, steps: int, first: int = 0) -> bool:
         """Whether `every(steps=, from=)` fires in step `step`."""
@@ -324,10 +339,10 @@ class Run:
 
     def checkpoint(self, *, keep: int) -> None:
         """Asks for a checkpoint of the state after this step; the newest `keep` stay. In the home
-        pool, for all.
+        pool, for all. After the last step there is one anyway.
         """
         assert self.pools.at_home, "the home pool writes checkpoints"
-        self._keep = keep
+        self._keep, self._save_due = keep, True
 
     def export(self, model: Exportable, *, to: str) -> None:
         """Writes a Hugging Face folder, and remembers it for `run:PIPELINE/MODEL`. Collective."""
@@ -369,6 +384,8 @@ class Run:
                 figures=self._logbook.last_figures(),
             )
             self.folder.write(self.record)
+            if self.oracle.live:
+                print(ending(self.folder, self.record, list(self._state.models)), flush=True)
         stopped = self._stop_requested
         for courier in self._couriers:
             courier.end(abandon=stopped)
@@ -391,9 +408,9 @@ class Run:
             self._desk.report(mine)
         elif self._logbook is not None:
             self._write(self._logbook, seconds, [mine, *self._desk.reports()])
-        if self._keep is not None:
+        if self._save_due or (self._over and self.pools.at_home and self.oracle.live):
             checkpoint.save(self.folder.checkpoints, self.step, self._state, self._keep)
-            self._keep = None
+            self._save_due = False
 
     def _gathered(self) -> StepReport:
         """What this pool's processes have to say of the step at work. Collective."""

@@ -63,6 +63,8 @@ class Choice:
     allow_python: bool = False
     needs_files: bool = False
     """Its relative sources must be here: it runs here."""
+    runs: Sequence[Path] = ()
+    """Folders of runs that made the models of `run:` sources; none: nobody looks for them yet."""
     ahead: Ahead | None = None
     """How far generation runs ahead; None: as the text says."""
 
@@ -94,21 +96,53 @@ def no_gpus() -> int:
     return 0
 
 
-def compile_text(source: Source, choice: Choice, gpus: Callable[[], int] = no_gpus) -> ModuleOp:
-    """The verified L3 module of a `.rpeg` text; `gpus` is asked if it matters. Raises Failure."""
+@dataclass(frozen=True)
+class Checked:
+    """A text without errors, whose sources are here; not placed yet."""
+
+    module: ModuleOp
+    pipeline: PipelineOp
+    sources: Sources
+
+    @property
+    def source_sha256(self) -> str:
+        """By which a run's folder knows it."""
+        held = self.module.attributes[SOURCE_HASH]
+        assert isinstance(held, StringAttr)
+        return held.data
+
+
+def compile_text(source: Source, choice: Choice) -> ModuleOp:
+    """The verified L3 module of a `.rpeg` text. Raises Failure."""
+    return placed(check_text(source, choice), source, choice)
+
+
+def check_text(source: Source, choice: Choice) -> Checked:
+    """What can be said of a text and its sources before anything is compiled. Raises Failure."""
     module, pipeline, sources = one_pipeline(source, choice.sets)
     run_ahead(module, sources, source, choice.ahead)
-    placing = _placing(pipeline, choice, gpus)
     problems = source_problems(
         pipeline,
         sources,
         source,
         allow_python=choice.allow_python,
         needs_files=choice.needs_files,
+        runs=choice.runs,
     )
     report(problems, source)
+    return Checked(module, pipeline, sources)
+
+
+def placed(
+    checked: Checked, source: Source, choice: Choice, gpus: Callable[[], int] = no_gpus
+) -> ModuleOp:
+    """The verified L3 module, on the chosen layout; `gpus` is asked if it matters. Raises
+    Failure.
+    """
+    module, pipeline = checked.module, checked.pipeline
+    placing = _placing(pipeline, choice, gpus)
     run_passes(module, [*passes_of(SIMPLIFY), placing], source)
-    report(fit_problems(pipeline, sources, source), source)
+    report(fit_problems(pipeline, checked.sources, source), source)
     run_passes(module, passes_of(LOWER), source)
     return module
 
@@ -137,11 +171,11 @@ def _placing(
         except LayoutNameError as error:
             raise Failure(str(error), USAGE) from None
         return RpegAnnotateParallelismPass(**settings)
-    count = choice.processes or default_processes(pipeline, gpus(), _cores())
+    count = choice.processes or default_processes(pipeline, gpus(), cores())
     return RpegAnnotateParallelismPass(dp=count)
 
 
-def _cores() -> int:
+def cores() -> int:
     """Processor cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -12,16 +12,20 @@ from pathlib import Path
 from threading import Event
 from typing import IO
 
-from rpeg.ir.rrt import ProgramOp
 from rpeg.lifetime import INTERRUPTED, TERMINATED, die_with_parent, terminations
-from rpeg.lowering.python import pipeline_name, source_hash, step_count
 from rpeg.tools.console import Failure
 
 _LOOK_SECONDS = 0.1
 
 
+GPU_DEVICES = ("nvidia*", "nvhost*", "dxg", "kfd")
+"""In /dev, where a driver of GPUs is at work on Linux."""
+
+
 def visible_gpus() -> int:
-    """GPUs that torch sees."""
+    """GPUs that torch sees. It is not asked where there can be none: importing it takes seconds."""
+    if sys.platform == "linux" and not any(any(Path("/dev").glob(d)) for d in GPU_DEVICES):
+        return 0
     import torch
 
     return torch.cuda.device_count()
@@ -52,22 +56,6 @@ def environment(
         "RPEG_ALLOW_PYTHON": 1 if allow_python else None,
     }
     return {k: str(v) for k, v in given.items() if v is not None}
-
-
-def finished(run_dir: Path, program: ProgramOp, seed: int) -> str | None:
-    """What a run says of itself if nothing is left of it to do: then nothing needs to start."""
-    from rpeg.rundir.folder import RunFolder
-    from rpeg.runtime.errors import RuntimeFailure
-
-    folder = RunFolder(run_dir.resolve())
-    try:
-        record = folder.read()
-    except RuntimeFailure as error:
-        raise Failure(str(error)) from None
-    same = (pipeline_name(program), source_hash(program), seed)
-    if record is None or (record.pipeline, record.source_sha256, record.seed) != same:
-        return None
-    return folder.done(record) if record.is_done(step_count(program)) else None
 
 
 def launch(package: Path, variables: Mapping[str, str], output: IO[str] | None = None) -> int:

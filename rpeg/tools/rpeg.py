@@ -20,6 +20,9 @@ COMMANDS = (
 )
 """Each is a module of rpeg.tools.commands, with underscores for dashes."""
 
+INTERRUPT = 130
+"""Exit code of what Ctrl-C ended."""
+
 EPILOG = """\
 a first tour:
   rpeg check examples/sort_digits.rpeg
@@ -32,11 +35,12 @@ rpeg-opt prints and rewrites the graph of a pipeline.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; its exit code: 0 done, 1 a problem with the input, 2 a wrong call."""
-    options = _parsed(arguments)
-    command = _module(options.command)
+    """Runs one command; its exit code: 0 done, 1 a problem with the input, 2 a wrong call, 130
+    interrupted.
+    """
     try:
-        code: int = command.run(options)
+        options = _parsed(arguments)  # which imports every command: it takes a moment
+        code: int = _module(options.command).run(options)
         sys.stdout.flush()
         return code
     except Reported as failure:
@@ -48,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPT
 
 
 def _module(command: str) -> ModuleType:

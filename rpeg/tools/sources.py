@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from xdsl.dialects.builtin import StringAttr
@@ -21,6 +21,8 @@ from rpeg.ir.text.diagnostics import Diagnostic, Severity
 from rpeg.ir.text.sources import Sources
 from rpeg.passes.layouts import layout_of
 from rpeg.resources import found, resource
+from rpeg.rundir.exports import newest_export
+from rpeg.rundir.failures import RuntimeFailure
 from rpeg.tools.console import Source
 
 
@@ -31,9 +33,10 @@ def source_problems(
     *,
     allow_python: bool,
     needs_files: bool,
+    runs: Sequence[Path] = (),
 ) -> Iterator[Diagnostic]:
     """User code that is not allowed; tasks that reasoning-gym lacks, where it is installed; files
-    that are not here, which matters where it runs here.
+    that are not here, which matters where it runs here; exports that none of `runs` made.
     """
     missing_is: Severity = "error" if needs_files else "warning"
     for op in pipeline.body.block.ops:
@@ -47,6 +50,10 @@ def source_problems(
             unknown = _unknown_task(op.uri.removeprefix("gym:"))
             if unknown is not None:
                 yield Diagnostic(at, unknown, "error", source.name)
+        elif op.uri.startswith("run:") and runs:
+            unmade = _not_exported(runs, op.uri)
+            if unmade is not None:
+                yield Diagnostic(at, unmade, "error", source.name)
         elif ":" not in op.uri and isinstance(op, DataOp | ModelOp):
             missing = _missing(source, op.uri)
             if missing is None and isinstance(op, ModelOp):
@@ -65,6 +72,15 @@ def _unknown_task(task: str) -> str | None:
         return None
     near = [f"`gym:{name}`" for name in difflib.get_close_matches(task, sorted(DATASETS))]
     return f"reasoning-gym has no task `{task}`" + (f"; near: {', '.join(near)}" if near else "")
+
+
+def _not_exported(runs: Sequence[Path], uri: str) -> str | None:
+    """Why a `run:` source has no model, None if it has one."""
+    try:
+        newest_export(runs, uri)
+    except RuntimeFailure as error:
+        return str(error)
+    return None
 
 
 def _no_model(folder: Path) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rpeg.rundir.folder import FolderLock, RunFolder
+from rpeg.rundir.lock import FolderLock
 from rpeg.runtime.state.ledger import committed, expand
 from tests.distributed.launching import lines, torchrun
 
@@ -52,8 +52,8 @@ def check_run(folder: Path) -> None:
     assert [line["eval/all"] for line in metrics if "eval/all" in line] == [round(5 / 9, 9)] * 2
     used = [i for line in committed(run / "ledger.jsonl") for i in expand(line["ids"])]
     assert used == [(k, s) for k in range(20) for s in range(2)]
-    assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-000004"]
-    assert sorted(p.name for p in (run / "checkpoints" / "step-000004").iterdir()) == [
+    assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-000005"]
+    assert sorted(p.name for p in (run / "checkpoints" / "step-000005").iterdir()) == [
         "ledger.pt",
         "manifest.json",
         "run.pt",
@@ -94,7 +94,7 @@ def test_a_failure_is_one_line_from_one_process(folder: Path) -> None:
 
 
 def test_a_folder_in_use_is_one_line_too(folder: Path) -> None:
-    lock = FolderLock(RunFolder(folder / "runs" / "two"))
+    lock = FolderLock(folder / "runs" / "two")
     lock.take()
     refused = launch(folder, DP="2")
     assert refused.returncode == 1

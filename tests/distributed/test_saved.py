@@ -185,5 +185,5 @@ def test_damaged_checkpoints(rpeg: Any, folder: Path) -> None:
     code, _, err = rpeg("generate", "hurt", *words)
     assert (code, err) == (
         1,
-        "error: hurt holds no checkpoint: a pipeline writes them with `checkpoint()`\n",
+        "error: hurt holds no checkpoint: a run writes one at `checkpoint()` and at its end\n",
     )

@@ -14,6 +14,7 @@ def main() -> None:
         steps=1500,
         processes=2,
         source_sha256="1b076351afb59efbcf3668623c44871788265a5bb03cf0fb7ca614ebed5c782b",
+        may_stop=True,
     )
 
     # What exists.

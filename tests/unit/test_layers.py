@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 LAYERS = (
-    {"resources", "lifetime", "fit", "sharding", "rundir"},
+    {"resources", "lifetime", "fit", "sharding", "rundir", "interrupts"},
     {"ir"},
     {"frontend"},
     {"cost"},

@@ -9,7 +9,7 @@ from rpeg.rundir.exports import drop_exports_after
 from rpeg.rundir.folder import RunFolder
 from rpeg.runtime.logs.clock import Span
 from rpeg.runtime.logs.metrics import MetricsFile, TensorBoardLog, read_metrics
-from rpeg.runtime.logs.progress import StepView, make_view
+from rpeg.runtime.logs.progress import Plan, StepView, make_view
 from rpeg.runtime.logs.rollouts import Rollout, drop_rollouts_after, write_rollouts
 from rpeg.runtime.logs.trace import TraceFile
 
@@ -31,10 +31,10 @@ class Logbook:
         drop_rollouts_after(self._folder.rollouts, step)
         drop_exports_after(self._folder.exports, step)
 
-    def open(self, title: str, steps: int, done: int) -> None:
+    def open(self, plan: Plan) -> None:
         """Starts to show progress."""
-        board = TensorBoardLog(self._folder.tensorboard, done)
-        self._live = _Live(board, make_view(title, steps, done))
+        board = TensorBoardLog(self._folder.tensorboard, plan.done)
+        self._live = _Live(board, make_view(plan))
 
     def write(
         self,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import atexit
 import re
 import time
-from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from rich.console import Console
@@ -36,43 +36,65 @@ class StepView(Protocol):
         ...
 
 
-def make_view(title: str, steps: int, done: int) -> StepView:
-    """The view that suits standard output; `done` steps were finished before."""
+@dataclass(frozen=True)
+class Plan:
+    """What a launch is to train."""
+
+    title: str
+    steps: int
+    done: int = 0
+    """Finished before."""
+    may_stop: bool = False
+    """A condition may end it before its last step."""
+
+
+def make_view(plan: Plan) -> StepView:
+    """The view that suits standard output."""
     console = Console()
-    return (
-        LiveView(console, title, steps, done) if console.is_terminal else PlainView(console, steps)
-    )
+    return LiveView(console, plan) if console.is_terminal else PlainView(console, plan)
 
 
 class Eta:
-    """Remaining time from the mean of the last 20 steps."""
+    """Remaining time from an exponential mean of the steps' seconds, over some fifty steps. The
+    first step of a launch, in which things warm up, counts only until there is another.
+    """
 
-    def __init__(self) -> None:
-        self._seconds: deque[float] = deque(maxlen=20)
+    _DECAY = 0.98
 
-    def after(self, step_seconds: float, steps_left: int) -> str:
-        """Remaining time, for example `1m20s`, once a step took `step_seconds`."""
-        self._seconds.append(step_seconds)
-        return format_duration(steps_left * sum(self._seconds) / len(self._seconds))
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._seen = 0
+        self._seconds = self._weight = 0.0
+
+    def after(self, step: int, seconds: float) -> str:
+        """Remaining time, for example `1m20s` or `at most 1m20s`, once a step took `seconds`."""
+        decay = 0.0 if self._seen == 1 else self._DECAY
+        self._seen += 1
+        self._seconds = decay * self._seconds + seconds
+        self._weight = decay * self._weight + 1.0
+        left = self._plan.steps - step
+        text = format_duration(left * self._seconds / self._weight)
+        return f"at most {text}" if self._plan.may_stop and left else text
 
 
 class PlainView:
     """One line a step."""
 
-    def __init__(self, console: Console, steps: int) -> None:
+    def __init__(self, console: Console, plan: Plan) -> None:
         self._console = console
-        self._steps = steps
-        self._eta = Eta()
+        self._steps = plan.steps
+        self._eta = Eta(plan)
         self._last = float("-inf")
+        self.note(f"training {plan.title} from step {plan.done + 1} of {plan.steps}")
 
     def show(self, line: Mapping[str, float]) -> None:
         """Prints the step's line, unless one was printed a moment ago."""
-        left = self._steps - int(line["step"])
-        eta = self._eta.after(line["seconds"], left)
+        step = int(line["step"])
+        eta = self._eta.after(step, line["seconds"])
         due = time.monotonic() - self._last >= _QUIET_SECONDS
-        if due or left == 0 or any(name.startswith("eval/") for name in line):
+        if due or step == self._steps or any(name.startswith("eval/") for name in line):
             self._last = time.monotonic()
-            text = f"step {int(line['step'])}/{self._steps}  {format_figures(line)}  eta {eta}"
+            text = f"step {step}/{self._steps}  {format_figures(line)}  eta {eta}"
             self._console.print(text, highlight=False, soft_wrap=True)
 
     def note(self, text: str) -> None:
@@ -86,7 +108,7 @@ class PlainView:
 class LiveView:
     """A bar with the newest figures; evaluations stay above it."""
 
-    def __init__(self, console: Console, title: str, steps: int, done: int) -> None:
+    def __init__(self, console: Console, plan: Plan) -> None:
         columns = (
             TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=20),
@@ -94,10 +116,9 @@ class LiveView:
         )
         figures = TextColumn("{task.fields[figures]}  [dim]eta {task.fields[eta]}")
         self._progress = Progress(*columns, figures, console=console)
-        self._eta = Eta()
-        self._steps = steps
+        self._eta = Eta(plan)
         self._task: TaskID = self._progress.add_task(
-            title, total=steps, completed=done, figures="starting", eta="?"
+            plan.title, total=plan.steps, completed=plan.done, figures="first step", eta="?"
         )
         self._progress.start()
         atexit.register(self.close)  # an error must not leave the cursor hidden
@@ -105,7 +126,7 @@ class LiveView:
     def show(self, line: Mapping[str, float]) -> None:
         """Moves the bar."""
         step = int(line["step"])
-        eta = self._eta.after(line["seconds"], self._steps - step)
+        eta = self._eta.after(step, line["seconds"])
         self._progress.update(self._task, completed=step, figures=format_figures(line), eta=eta)
         for name, value in named(line, "eval/"):
             self._progress.console.print(f"step {step}  {name} {value:.4f}", highlight=False)

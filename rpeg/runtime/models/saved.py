@@ -108,7 +108,8 @@ def _of_run(checkpoints: Path, step: int | None, model: str | None) -> SavedMode
     steps = saved_steps(checkpoints)
     if not steps:
         raise CheckpointFailure(
-            f"{checkpoints.parent} holds no checkpoint: a pipeline writes them with `checkpoint()`"
+            f"{checkpoints.parent} holds no checkpoint: a run writes one at `checkpoint()` "
+            "and at its end"
         )
     if step is None:
         newest, notes = newest_sound(checkpoints)

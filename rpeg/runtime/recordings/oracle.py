@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 class Oracle:
     """That of a live run."""
 
+    live = True
+    """Whether what is trained is to be used, and kept at the end."""
+
     def completions(
         self, engine: EmbeddedEngine, prompts: Prompts, settings: Sampling, dtype: str
     ) -> tuple[Trajectories, Tensor]:

@@ -42,6 +42,8 @@ Rows = dict[int, Tensor]
 class Replay(Oracle):
     """The oracle of a run that replays a recording."""
 
+    live = False
+
     def __init__(self, run: Run, folder: Path) -> None:
         self._run = run
         self._recorded = load(folder)

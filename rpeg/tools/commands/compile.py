@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
 from rpeg.lowering.package import (
     CannotWrite,
-    Edited,
     counted,
     package,
     processes,
     programs,
+    refuse,
     write,
 )
 from rpeg.lowering.python import Origin, source_hash
@@ -90,7 +92,7 @@ def ahead_of(options: argparse.Namespace) -> Ahead | None:
     return Ahead(options.staleness, options.correction or next(iter(CORRECTIONS)))
 
 
-def choice_of(options: argparse.Namespace, needs_files: bool = False) -> Choice:
+def choice_of(options: argparse.Namespace) -> Choice:
     """What the options say of the layout."""
     return Choice(
         sets=options.set,
@@ -98,7 +100,6 @@ def choice_of(options: argparse.Namespace, needs_files: bool = False) -> Choice:
         processes=options.processes,
         layout=options.layout,
         allow_python=options.allow_python,
-        needs_files=needs_files,
         ahead=ahead_of(options),
     )
 
@@ -107,25 +108,29 @@ def run(options: argparse.Namespace) -> int:
     """Compiles one pipeline."""
     source = read(options.file)
     out: Path = options.out
+    with writable():
+        refuse(out, options.force)
     in_ir = source.path.suffix == ".mlir"
     module = load_programs(source) if in_ir else compile_text(source, choice_of(options))
-    try:
-        write_package(module, source, out, options.force)
-    except Edited as error:
-        raise Failure(str(error)) from None
+    write_package(module, source, out, options.force)
     print(f"{out}: {counted(processes(module))}; run it with {out}/launch.sh")
     return OK
 
 
-def write_package(module: ModuleOp, source: Source, out: Path, force: bool) -> None:
-    """Writes the package of a module of one pipeline. Raises Failure, or Edited as it is."""
+def write_package(module: ModuleOp, source: Source, out: Path, force: bool = False) -> None:
+    """Writes the package of a module of one pipeline. Raises Failure."""
     origin = Origin(source.path.name, source_hash(programs(module)[0]))
     out = out.resolve()  # through links: they stay, and their targets are written
     root = os.path.relpath(source.folder, out)
-    try:
+    with writable():
         write(package(module, origin, root), out, force)
-    except Edited:
-        raise
+
+
+@contextmanager
+def writable() -> Iterator[None]:
+    """Turns what stands in the way of a package into a Failure."""
+    try:
+        yield
     except CannotWrite as error:
         raise Failure(str(error)) from None
     except OSError as error:

@@ -1,16 +1,24 @@
-"""`rpeg run`: check, plan for this machine, compile, launch."""
+"""`rpeg run`: check, plan for this machine, compile, launch.
+
+What can be refused is refused first: before torch is imported, and before a byte is written.
+"""
 
 from __future__ import annotations
 
 import argparse
+import sys
+from dataclasses import replace
 from pathlib import Path
 
-from rpeg.lowering.package import Edited, programs
-from rpeg.lowering.python import pipeline_name
-from rpeg.tools.commands.compile import choice_of, layout_arguments, write_package
-from rpeg.tools.compiling import compile_text
+from rpeg.lowering.package import CannotWrite, Edited, counted, processes, refuse
+from rpeg.passes.base import step
+from rpeg.rundir.failures import RuntimeFailure
+from rpeg.rundir.folder import RunFolder
+from rpeg.rundir.lock import LAUNCH, LOCKS, FolderLock
+from rpeg.tools.commands.compile import choice_of, layout_arguments, writable, write_package
+from rpeg.tools.compiling import Checked, check_text, cores, placed
 from rpeg.tools.console import OK, USAGE, Failure, natural, read
-from rpeg.tools.launching import environment, finished, launch, need_torch, visible_gpus
+from rpeg.tools.launching import environment, launch, need_torch, visible_gpus
 
 HELP = "train: compile for this machine, launch, show progress; resumes after a stop"
 
@@ -36,17 +44,55 @@ def run(options: argparse.Namespace) -> int:
         text = "rpeg run takes .rpeg text; for .mlir: rpeg compile, then rpeg launch"
         raise Failure(text, USAGE)
     need_torch()
-    module = compile_text(source, choice_of(options, needs_files=True), visible_gpus)
-    program = programs(module)[0]
-    run_dir: Path = options.run_dir or Path("runs") / pipeline_name(program)
-    folder = run_dir / "program"
+    given: Path | None = options.run_dir
+    runs = Path("runs")
+    beside = [folder.resolve() for folder in (given.parent if given else runs, runs)]
+    choice = replace(choice_of(options), needs_files=True, runs=beside)
+    checked = check_text(source, choice)
+    run_dir = given or runs / checked.pipeline.title
+    package = run_dir / "program"
     try:
-        write_package(module, source, folder, force=False)
+        done = _admitted(run_dir, checked, options.seed)
+        if done is not None:
+            print(done)
+            return OK
+        _refuse_edited(package)
+        module = placed(checked, source, choice, visible_gpus)
+        with writable(), FolderLock(run_dir.resolve(), LAUNCH).held():
+            write_package(module, source, package)
+            _announce(package, processes(module))
+            variables = environment(run_dir, options.seed, source.folder, options.allow_python)
+            return launch(package, variables)
+    except RuntimeFailure as error:
+        raise Failure(str(error)) from None
+
+
+def _admitted(run_dir: Path, checked: Checked, seed: int) -> str | None:
+    """What a finished run says of itself, None if there is something to train. Raises
+    RunFolderFailure if the folder is in use or holds another run.
+    """
+    folder = RunFolder(run_dir.resolve())
+    for name in LOCKS:
+        FolderLock(folder.path, name).look()
+    record = folder.find(checked.pipeline.title, checked.source_sha256, seed)
+    if record is None or not record.is_done(step(checked.pipeline).steps):
+        return None
+    return folder.done(record)
+
+
+def _refuse_edited(package: Path) -> None:
+    try:
+        refuse(package)
     except Edited:
-        text = f"{folder} was edited: run it with `rpeg launch {folder}`, or delete it first"
+        text = f"{package} was edited: run it with `rpeg launch {package}`, or delete it first"
         raise Failure(text) from None
-    done = finished(run_dir, program, options.seed)
-    if done is not None:
-        print(done)
-        return OK
-    return launch(folder, environment(run_dir, options.seed, source.folder, options.allow_python))
+    except CannotWrite as error:
+        raise Failure(str(error)) from None
+
+
+def _announce(package: Path, number: int) -> None:
+    """Says what happens next, which takes a while."""
+    if number > cores():
+        text = f"{counted(number)} share this machine's {cores()} cores: each waits for the others"
+        print(f"note: {text}", file=sys.stderr, flush=True)
+    print(f"compiled {package}", f"starting {counted(number)}", sep="\n", flush=True)

@@ -12,6 +12,7 @@ from torch.distributed.elastic.multiprocessing import SignalException
 from rpeg.lifetime import AGENT, INTERRUPTED
 from rpeg.runtime import launch
 
+ROOT = Path(__file__).parents[3]
 ALONE = """
 import time
 from rpeg.runtime.errors import report_failures
@@ -76,6 +77,18 @@ def test_a_process_whose_parent_is_gone_already_ends() -> None:
     assert (mine.returncode, mine.stdout) == (0, "on\n")
     other = code.replace(str(os.getpid()), "1")
     assert subprocess.run([sys.executable, "-c", other]).returncode == -signal.SIGKILL
+
+
+def test_an_interrupt_while_torch_is_imported_is_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise KeyboardInterrupt")
+    for program in (["-m", "rpeg.runtime.launch"], ["-c", "from rpeg import runtime"]):
+        path = os.pathsep.join([str(tmp_path), str(ROOT)])
+        environment = os.environ | {"PYTHONPATH": path}
+        done = subprocess.run(
+            [sys.executable, *program], env=environment, capture_output=True, text=True
+        )
+        assert (done.returncode, done.stderr) == (-signal.SIGINT, f"{INTERRUPTED}\n")
 
 
 def test_sigterm_ends_a_program_too_young_to_speak(tmp_path: Path) -> None:

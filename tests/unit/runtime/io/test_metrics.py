@@ -12,7 +12,14 @@ from rich.console import Console
 from rpeg.runtime import world
 from rpeg.runtime.errors import RunFolderFailure, RuntimeFailure
 from rpeg.runtime.logs.metrics import MetricsFile, StepMetrics, main_reward, read_metrics
-from rpeg.runtime.logs.progress import LiveView, PlainView, format_duration, format_figures
+from rpeg.runtime.logs.progress import (
+    Eta,
+    LiveView,
+    PlainView,
+    Plan,
+    format_duration,
+    format_figures,
+)
 from rpeg.runtime.logs.report import evaluations, moving_mean, plot_run, series, trained
 
 LINE = {
@@ -101,10 +108,11 @@ def test_durations(seconds: float, text: str) -> None:
 
 def test_plain_lines_hold_the_eta_and_always_the_last_step() -> None:
     out = io.StringIO()
-    view = PlainView(Console(file=out, width=40), steps=22)
+    view = PlainView(Console(file=out, width=40), Plan("sort", 22, done=19))
     for step in (20, 21, 22):
         view.show({"step": step, "seconds": 0.5, "loss": 1.0})
     assert out.getvalue().splitlines() == [
+        "training sort from step 20 of 22",
         "step 20/22  loss 1.0000  eta 1s",
         "step 22/22  loss 1.0000  eta 0s",
     ]
@@ -112,11 +120,24 @@ def test_plain_lines_hold_the_eta_and_always_the_last_step() -> None:
 
 def test_live_view_keeps_evaluations_above_the_bar() -> None:
     out = io.StringIO()
-    view = LiveView(Console(file=out, force_terminal=True, width=120), "sort", steps=40, done=0)
+    view = LiveView(Console(file=out, force_terminal=True, width=120), Plan("sort", 40))
     view.show(LINE)
     view.close()
     assert "step 20  heldout 0.3333" in out.getvalue()
     assert "20/40" in out.getvalue() and "eta 10s" in out.getvalue()
+
+
+def test_remaining_time_is_smooth() -> None:
+    eta = Eta(Plan("sort", 1000))
+    assert eta.after(1, 60.0) == "16h39m"
+    told = [eta.after(900, seconds) for seconds in (1.0, 1.0, 1.0, 9.0, 1.0)]
+    assert told == ["1m40s", "1m40s", "1m40s", "5m06s", "4m23s"]
+    assert [eta.after(900, 1.0) for _ in range(200)][-1] == "1m40s"
+
+
+def test_remaining_time_is_a_bound_where_a_condition_may_stop_the_run() -> None:
+    eta = Eta(Plan("sort", 10, may_stop=True))
+    assert [eta.after(9, 2.0), eta.after(10, 2.0)] == ["at most 2s", "0s"]
 
 
 def test_moving_mean() -> None:

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 import torch
 
+from rpeg.rundir.folder import RunFolder, RunRecord
 from rpeg.runtime.errors import CheckpointFailure, LayoutFailure, RunFolderFailure, RuntimeFailure
+from rpeg.runtime.logs.ending import ending
 from rpeg.runtime.logs.metrics import read_metrics
 from rpeg.runtime.logs.rollouts import rollout_steps
 from rpeg.runtime.run import Run, start
@@ -40,7 +42,7 @@ class Counter:
 def train(completions: Callable[..., Trajectories]) -> Train:
     """A program: adds up step numbers, reports two completions a step, saves every second step."""
 
-    def program(run: Run, die_in: int | None = None) -> float:
+    def program(run: Run, die_in: int | None = None, keep: int = 2) -> float:
         counter = Counter(run)
         run.restore()
         for i in run.loop():
@@ -50,7 +52,7 @@ def train(completions: Callable[..., Trajectories]) -> Train:
             if i == die_in:
                 raise KeyboardInterrupt
             if run.every(i, steps=2):
-                run.checkpoint(keep=2)
+                run.checkpoint(keep=keep)
         run.finish()
         return float(counter.total)
 
@@ -155,6 +157,54 @@ def test_stop_ends_the_loop_after_its_step_and_is_remembered(launch: Launch) -> 
     run.finish()
     assert (run.step, run.record.finished_step, run.record.stopped) == (3, 3, True)
     assert launch(steps=9).done
+
+
+def saved(run: Run) -> list[str]:
+    return sorted(path.name for path in run.folder.checkpoints.iterdir())
+
+
+def test_the_last_step_is_kept(
+    launch: Launch, train: Train, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = launch(steps=7)
+    train(run)
+    assert saved(run) == ["step-000006", "step-000007"]
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "done: demo trained 7 steps, in runs/demo; checkpoint: runs/demo/checkpoints/step-000007"
+    )
+    longer = launch(steps=9)
+    assert train(longer) == sum(range(9))
+    assert saved(longer) == ["step-000008", "step-000009"]
+
+
+def test_how_many_checkpoints_stay_is_remembered(launch: Launch, train: Train) -> None:
+    train(launch(steps=6), keep=3)
+    longer = launch(steps=7)
+    train(longer, keep=3)
+    assert saved(longer) == ["step-000004", "step-000006", "step-000007"]
+
+
+def test_a_step_that_stops_a_run_is_kept(
+    launch: Launch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = launch(steps=9)
+    for i in run.loop():
+        run.stop(i, above=1)
+    run.finish()
+    assert saved(run) == ["step-000003"]
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said.startswith("done: demo trained 3 steps of 9, at its stop condition, in runs/demo; ")
+
+
+def test_what_to_do_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    record = RunRecord("demo", "0", 0, 20, 1, finished_step=20)
+    (tmp_path / "r" / "checkpoints" / "step-000020").mkdir(parents=True)
+    folder = RunFolder(tmp_path / "r")
+    assert ending(folder, record, ["actor"]).split("; ")[-1] == (
+        "next: rpeg eval r --data SOURCE --verifier SOURCE, or rpeg export r -o DIR"
+    )
+    assert "rpeg export r --model actor -o DIR" in ending(folder, record, ["actor", "critic"])
 
 
 def test_every(run: Run) -> None:
