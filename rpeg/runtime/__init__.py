@@ -3,7 +3,7 @@
 Imports torch, but neither Megatron-Core nor transformers before a model is made.
 """
 
-import rpeg.interrupts  # noqa: F401 - before torch
+import rpeg.lifetime.interrupts  # noqa: F401 - before torch
 from rpeg.runtime.buffer import TrajectoryBuffer
 from rpeg.runtime.collect import Collect
 from rpeg.runtime.data import DemoData, PairData, PromptData

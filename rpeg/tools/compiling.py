@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from rpeg.frontend import Loaded, digest, load
 from rpeg.frontend.lift import lift
 from rpeg.frontend.overrides import parse_overrides
 from rpeg.ir.ops.declare import PipelineOp
+from rpeg.ir.ops.plan import PlanOp
 from rpeg.ir.rules.verify import diagnose
 from rpeg.ir.text.diagnostics import Diagnostic, DiagnosticsError, Position
 from rpeg.ir.text.parse import parse_module
@@ -79,16 +80,33 @@ def load_with(sets: Sequence[str], source: Source) -> Loaded:
     return load(source.text, source.name, overrides, source.pipeline)
 
 
-def one_pipeline(source: Source, sets: Sequence[str]) -> tuple[ModuleOp, PipelineOp, Sources]:
-    """The verified module of a file's one pipeline, or of the one that was chosen."""
+def one_pipeline(
+    source: Source, sets: Sequence[str], plan: str | None = None
+) -> tuple[ModuleOp, PipelineOp, Sources]:
+    """The verified module of a file's one pipeline, or of the one that was chosen. Of remarks about
+    plans only those about `plan` are shown; by default all.
+    """
     loaded = load_with(sets, source)
-    report(loaded.diagnostics, source)
+    elsewhere = set(_lines_of_others(loaded, plan)) if plan is not None else set[Position]()
+    shown = (d for d in loaded.diagnostics if d.severity == "error" or d.at not in elsewhere)
+    report(shown, source)
     assert loaded.module is not None
     found = list(pipelines(loaded.module))
     if len(found) != 1:
         names = " ".join(f"{source.path}:{p.title}" for p in found)
         raise Failure(f"{source.path} holds {len(found)} pipelines; choose one: {names}", USAGE)
     return loaded.module, found[0], loaded.sources
+
+
+def _lines_of_others(loaded: Loaded, plan: str) -> Iterator[Position]:
+    """Where the plans but this one are written."""
+    for op in loaded.module.walk() if loaded.module is not None else ():
+        if isinstance(op, PlanOp) and op.title != plan:
+            yield from (loaded.sources.position(part) for part in op.walk())
+
+
+NO_PLAN = ""
+"""Is the name of none."""
 
 
 def no_gpus() -> int:
@@ -119,7 +137,7 @@ def compile_text(source: Source, choice: Choice) -> ModuleOp:
 
 def check_text(source: Source, choice: Choice) -> Checked:
     """What can be said of a text and its sources before anything is compiled. Raises Failure."""
-    module, pipeline, sources = one_pipeline(source, choice.sets)
+    module, pipeline, sources = one_pipeline(source, choice.sets, choice.plan or NO_PLAN)
     run_ahead(module, sources, source, choice.ahead)
     problems = source_problems(
         pipeline,

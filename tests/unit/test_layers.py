@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 LAYERS = (
-    {"resources", "lifetime", "fit", "sharding", "rundir", "interrupts"},
+    {"resources", "lifetime", "fit", "sharding", "rundir"},
     {"ir"},
     {"frontend"},
     {"cost"},

@@ -67,10 +67,8 @@ def read_rollouts(
     step: int | None = None,
     sort_by: str | None = None,
     ascending: bool = False,
-    limit: int | None = None,
 ) -> list[Rollout]:
-    """Rollouts of a run: of one step (default: the newest), best `sort_by` reward first, at most
-    `limit`.
+    """Rollouts of a run: of one step (default: the newest), best `sort_by` reward first.
 
     Raises RunFolderFailure if the run has no rollouts, not that step, or not that reward.
     """
@@ -87,7 +85,7 @@ def read_rollouts(
     rollouts = jsonl.read(run_dir / "rollouts" / f"step-{chosen:06d}.jsonl")
     if sort_by is not None:
         rollouts = _sorted(rollouts, sort_by, ascending)
-    return rollouts[:limit]
+    return rollouts
 
 
 def rollout_steps(run_dir: Path) -> list[int]:

@@ -9,6 +9,7 @@ from datetime import date
 from pathlib import Path
 
 from rpeg.ir.clusters import load_cluster
+from rpeg.tools import output
 from rpeg.tools.calibrating.describe import cluster_file
 from rpeg.tools.calibrating.idle import BUSY, others_share
 from rpeg.tools.calibrating.measure import CalibrationError, measure
@@ -40,10 +41,9 @@ def run(options: argparse.Namespace) -> int:
     """Measures, writes, prints."""
     need_torch()
     out: Path = options.out
-    if not out.parent.is_dir():
-        raise Failure(f"{out.parent}: no such folder")
     if out.suffix != ".toml":
         raise Failure(f"{out}: write it as {out.stem}.toml: clusters are known by that ending")
+    output.refuse(out)
     gpus = visible_gpus()
     processes = options.processes or gpus or load_cluster("cpu").cores
     if gpus and processes > gpus:
@@ -51,11 +51,9 @@ def run(options: argparse.Namespace) -> int:
     _tell_others()
     try:
         found = measure(processes, options.rounds)
-        out.write_text(cluster_file(out.stem, found, str(date.today())), encoding="utf-8")
     except CalibrationError as error:
         raise Failure(str(error)) from None
-    except OSError as error:
-        raise Failure(f"{out}: {error.strerror}") from None
+    output.write(out, cluster_file(out.stem, found, str(date.today())))
     print(json.dumps(found.to_json(), indent=2) if options.json else out)
     return OK
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rpeg.tools.console import OK, Failure, folder
 from rpeg.tools.models import model_arguments, opened, runtime_failures
+from rpeg.tools.output import refuse_folder
 
 if TYPE_CHECKING:
     from rpeg.runtime.models.saved import SavedModel
@@ -29,6 +30,7 @@ def run(options: argparse.Namespace) -> int:
     out: Path = options.out
     if not options.force and out.is_dir() and any(out.iterdir()):
         raise Failure(f"{out} isn't empty: choose another folder, or --force to replace a model")
+    refuse_folder(out)
     with runtime_failures():
         _check(out)
         model = opened(options)
@@ -49,4 +51,4 @@ def _write(model: SavedModel, out: Path) -> None:
     try:
         export_model(model, out.resolve())
     except OSError as error:
-        raise Failure(f"{out} cannot be written: {error.strerror}") from None
+        raise Failure(f"{out} can't be written: {error.strerror}") from None

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from rpeg.frontend.format import format_source
 from rpeg.ir.text.diagnostics import DiagnosticsError
-from rpeg.tools.console import FAILED, OK, Failure, read, report, standard_input
+from rpeg.tools import output
+from rpeg.tools.console import FAILED, OK, read, report, standard_input
 
 HELP = "print pipelines in canonical form, or rewrite their files"
 
@@ -50,8 +51,5 @@ def _one(name: str, check: bool) -> bool:
 
 
 def _rewrite(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise Failure(f"{path} can't be written: {error.strerror}") from None
+    output.write(path, text)
     print(f"{path}: formatted")

@@ -6,11 +6,13 @@ import argparse
 import json
 from pathlib import Path
 
+from rpeg.tools import output
 from rpeg.tools.console import OK, USAGE, Failure, language_only, read
 from rpeg.tools.launching import need_torch
 from rpeg.tools.predicting.arguments import target, target_arguments
 
 HELP = "draw a run (PNG), or what a pipeline is predicted to take on a cluster (HTML)"
+PICTURES = (".png", ".svg", ".pdf")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,15 +49,21 @@ def _measured(options: argparse.Namespace) -> int:
     if any(given):
         text = "is the folder of a run, which was measured: only -o goes with it"
         raise Failure(f"{options.what} {text}", USAGE)
+    folder = Path(options.what)
+    out: Path = options.out or folder / "report.png"
+    if out.suffix not in PICTURES:
+        raise Failure(f"{out}: a picture's name ends in {', '.join(PICTURES)}", USAGE)
+    output.refuse(out)
     need_torch()
     from rpeg.runtime.errors import RuntimeFailure
     from rpeg.runtime.logs.report import plot_run
 
-    folder = Path(options.what)
     try:
-        print(plot_run(folder, options.out or folder / "report.png"))
+        with output.replacing(out) as fresh:
+            plot_run(folder, fresh)
     except RuntimeFailure as error:
         raise Failure(str(error)) from None
+    print(out)
     return OK
 
 
@@ -65,12 +73,11 @@ def _predicted(options: argparse.Namespace) -> int:
 
     source = read(options.what)
     language_only(source, "rpeg report")
+    if options.out:
+        output.refuse(options.out)
     predicted = predict(source, target(options))
     figures, pipeline = predicted.estimate.to_json(), predicted.setting.pipeline
     out: Path = options.out or Path(f"{pipeline.title}.html")
-    try:
-        out.write_text(page(figures, pipeline), encoding="utf-8")
-    except OSError as error:
-        raise Failure(f"{out}: {error.strerror}") from None
+    output.write(out, page(figures, pipeline))
     print(json.dumps(figures, indent=2) if options.json else out)
     return OK

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     """Prints rollouts of one step."""
     need_torch()
     from rpeg.runtime.errors import RuntimeFailure
-    from rpeg.runtime.logs.rollouts import read_rollouts
+    from rpeg.runtime.logs.rollouts import read_rollouts, rollout_steps
 
     try:
         found = read_rollouts(
@@ -37,16 +39,27 @@ def run(options: argparse.Namespace) -> int:
             step=options.step,
             sort_by=options.sort,
             ascending=options.worst,
-            limit=options.limit,
         )
+        steps = rollout_steps(options.run)
     except RuntimeFailure as error:
         raise Failure(str(error)) from None
+    shown = found[: options.limit]
     if options.json:
-        for rollout in found:
+        for rollout in shown:
             print(json.dumps(rollout, ensure_ascii=False))
     else:
-        _table(found)
+        _table(shown)
+    _tell_more(len(shown), len(found), steps)
     return OK
+
+
+def _tell_more(shown: int, there: int, steps: Sequence[int]) -> None:
+    """What else there is to see, beside the output: that may be piped."""
+    sys.stdout.flush()
+    if shown < there:
+        text = f"{shown} of {there} completions of this step: --limit {there} shows all"
+        others = f", --step N another step ({steps[0]} to {steps[-1]})" if len(steps) > 1 else ""
+        print(f"note: {text}{others}", file=sys.stderr)
 
 
 def _table(found: list[dict[str, Any]]) -> None:

@@ -13,8 +13,9 @@ from rpeg.cost.simulation.result import Simulated, summary
 from rpeg.cost.simulation.run import Run
 from rpeg.cost.simulation.simulating import simulated
 from rpeg.cost.simulation.trace import trace_events
+from rpeg.tools import output
 from rpeg.tools.checking.memory import lacking
-from rpeg.tools.console import OK, Failure, language_only, natural, positive, read
+from rpeg.tools.console import OK, language_only, natural, positive, read
 from rpeg.tools.predicting.arguments import target, target_arguments
 from rpeg.tools.predicting.estimates import Predicted, predict
 from rpeg.tools.tracing.names import timed_names
@@ -58,6 +59,8 @@ def run(options: argparse.Namespace) -> int:
     """Simulates, prints, writes."""
     source = read(options.file)
     language_only(source, "rpeg simulate")
+    if options.trace:
+        output.refuse(options.trace)
     found = predict(source, target(options))
     ran = simulated(found.graph, found.setting, options.steps, options.seed)
     if options.trace:
@@ -80,7 +83,4 @@ def _print(told: Simulated, found: Predicted, options: argparse.Namespace) -> No
 
 def _write_trace(ran: Run, timed: Mapping[str, str], path: Path) -> None:
     lines = ",\n".join(json.dumps(event) for event in trace_events(ran, timed))
-    try:
-        path.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
-    except OSError as error:
-        raise Failure(f"{path}: {error.strerror}") from None
+    output.write(path, f"[\n{lines}\n]\n")

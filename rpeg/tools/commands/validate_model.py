@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 
+from rpeg.tools import output
 from rpeg.tools.console import OK, Failure
 
 HELP = "compare the cost model with published measurements"
@@ -42,20 +43,17 @@ def run(options: argparse.Namespace) -> int:
     folder: Path | None = options.folder
     if folder is not None and not folder.is_dir():
         raise Failure(f"{folder}: not a folder")
+    for file in filter(None, (options.json, options.write_eras)):
+        output.refuse(file)
     try:
         found = validate(folder)
     except RowError as error:
         raise Failure(str(error)) from None
     sys.stdout.write(text(found, options.worst))
     if options.json:
-        _write(options.json, json.dumps([o.as_dict() for o in found.outcomes], indent=1) + "\n")
+        output.write(
+            options.json, json.dumps([o.as_dict() for o in found.outcomes], indent=1) + "\n"
+        )
     if options.write_eras:
-        _write(options.write_eras, as_toml(found.fitted))
+        output.write(options.write_eras, as_toml(found.fitted))
     return OK
-
-
-def _write(path: Path, content: str) -> None:
-    try:
-        path.write_text(content, encoding="utf-8")
-    except OSError as error:
-        raise Failure(f"{path}: {error.strerror}") from None

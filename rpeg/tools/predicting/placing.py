@@ -67,7 +67,7 @@ class Placed:
 
 def place(source: Source, target: Target) -> Placed:
     """The one pipeline of a file, under the plan that `target` means. Raises Failure."""
-    module, _, sources = one_pipeline(source, target.sets)
+    module, _, sources = one_pipeline(source, target.sets, target.plan)
     try:
         return placed(module, sources, source, target)
     except DiagnosticsError as error:

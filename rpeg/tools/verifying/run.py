@@ -26,6 +26,7 @@ from rpeg.runtime.models.shape import read_shape
 from rpeg.runtime.recordings.recording import Recording, save
 from rpeg.tools.compiling import Ahead, Choice, compile_text, one_pipeline, run_ahead
 from rpeg.tools.console import Failure, Source, report
+from rpeg.tools.output import refuse_folder
 from rpeg.tools.verifying.harden import Folders, Hardening, Size
 from rpeg.tools.verifying.judge import Verdict, judge
 from rpeg.tools.verifying.layouts import ONE_PROCESS, check_names, chosen, rows_divisor
@@ -96,6 +97,7 @@ def _workplace(keep: Path | None) -> Iterator[Path]:
         with TemporaryDirectory(prefix="rpeg-verify-") as folder:
             yield Path(folder)
         return
+    refuse_folder(keep)
     if keep.exists() and any(keep.iterdir()):
         raise Failure(f"{keep} is not empty: name a new folder")
     keep.mkdir(parents=True, exist_ok=True)

@@ -138,7 +138,7 @@ def test_the_command(found: Measured, shell: Shell, monkeypatch: pytest.MonkeyPa
     ("out", "why"),
     [
         ("here.txt", "here.txt: write it as here.toml"),
-        ("none/here.toml", "none: no such folder"),
+        ("p.rpeg/here.toml", "p.rpeg/here.toml can't be written: p.rpeg is not a folder"),
     ],
 )
 def test_files_that_can_not_be(out: str, why: str, shell: Shell) -> None:

@@ -460,7 +460,9 @@ def test_rollouts(shell: Shell, run_folder: Path) -> None:
     assert "step 2" in done.out
     assert "[1]+1=" in done.out
     assert "2 [red]" in done.out
+    assert done.err == ""
     done = shell("rollouts", "runs/p", "--json", "--sort", "r", "--limit", "2")
+    assert done.err == "note: 2 of 4 completions of this step: --limit 4 shows all\n"
     assert [json.loads(line)["sample"] for line in done.out.splitlines()] == [3, 2]
     done = shell("rollouts", "runs/p", "--json", "--sort", "r", "--worst", "--limit", "1")
     assert [json.loads(line)["sample"] for line in done.out.splitlines()] == [0]

@@ -300,8 +300,8 @@ def test_folders_that_are_in_the_way(shell: Shell, hf: Path) -> None:
 @pytest.mark.parametrize(
     ("out", "code", "said"),
     [
-        ("p.rpeg/out", 1, "error: p.rpeg/out cannot be written: Not a directory\n"),
-        ("/proc/x", 1, "error: /proc/x cannot be written: No such file or directory\n"),
+        ("p.rpeg/out", 1, "error: p.rpeg/out can't be written: p.rpeg is not a folder\n"),
+        ("/proc/x", 1, "error: /proc/x can't be written: No such file or directory\n"),
         ("", 2, "argument -o/--out: the name of the folder is empty\n"),
     ],
 )

@@ -23,6 +23,26 @@ def test_a_plan_on_cores(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--plan", "wide"), False),
+        (("--plan", "open"), True),
+        (("--layout", "dp2"), False),
+        (("--processes", "2"), False),
+    ],
+)
+def test_remarks_are_about_the_plan_that_is_taken(
+    words: tuple[str, ...], told: bool, shell: Shell
+) -> None:
+    unfinished = HERE.replace("plan wide", "plan open").replace(
+        "    lp_ref on all, par(dp=2)\n", ""
+    )
+    shell.write(text=planned(HERE + unfinished), name="here.rpeg")
+    assert "the plan leaves lp_ref open" in shell("check", "here.rpeg").err
+    assert ("lp_ref open" in shell("compile", "-o", "out", *words, "here.rpeg").err) == told
+
+
+@pytest.mark.parametrize(
     ("old", "new", "text"),
     [
         (

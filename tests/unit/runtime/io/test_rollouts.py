@@ -39,9 +39,9 @@ def test_a_rollout_says_everything_about_its_sample(run_dir: Path) -> None:
 
 
 def test_newest_step_best_first(run_dir: Path) -> None:
-    best = read_rollouts(run_dir, sort_by="acc", limit=2)
+    best = read_rollouts(run_dir, sort_by="acc")[:2]
     assert [(r["step"], r["completion"]) for r in best] == [(2, "bcd"), (2, "ef")]
-    worst = read_rollouts(run_dir, step=1, sort_by="acc", ascending=True, limit=1)
+    worst = read_rollouts(run_dir, step=1, sort_by="acc", ascending=True)[:1]
     assert [(r["step"], r["completion"]) for r in worst] == [(1, "a")]
 
 

@@ -1,0 +1,80 @@
+"""Files that commands write: folders are made, refusals come first, nothing is half done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rpeg.tools import output
+from rpeg.tools.console import Failure
+from tests.unit.tools.commands import Shell
+
+PPO = Path(__file__).parents[3] / "examples" / "ppo_7b_gh200.rpeg"
+
+
+def test_missing_folders_are_made(tmp_path: Path) -> None:
+    file = tmp_path / "a" / "b.html"
+    output.refuse(file)
+    assert not file.parent.exists(), "refusing writes nothing"
+    output.write(file, "one")
+    file.chmod(0o640)
+    output.write(file, "two")
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ("two", 0o640)
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_what_fails_half_way_leaves_what_was_there(tmp_path: Path) -> None:
+    file = tmp_path / "f.png"
+    file.write_text("old")
+    with pytest.raises(KeyboardInterrupt), output.replacing(file) as fresh:
+        fresh.write_text("half")
+        raise KeyboardInterrupt
+    assert file.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_links_stay_and_devices_are_written(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    output.write(tmp_path / "link", "text")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "target").read_text() == "text"
+    output.write(Path("/dev/null"), "text")
+    assert not Path("/dev/null").is_file()
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("", "it is a folder"), ("file/x/y", "{0}/file is not a folder")]
+)
+def test_names_that_can_be_no_file(name: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Failure, match=why.format(tmp_path)):
+        output.refuse(tmp_path / name)
+    with pytest.raises(Failure, match="can't be written"):
+        output.write(tmp_path / name, "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("report p.rpeg -o", "report tiny -o", "simulate p.rpeg --trace", "calibrate -o"),
+        *("validate-model --json", "validate-model --write-eras", "export none -o"),
+        *("compile p.rpeg -o", "verify p.rpeg --keep"),
+    ],
+)
+def test_commands_refuse_before_they_work(words: str, shell: Shell) -> None:
+    before = shell.names()
+    done = shell(*words.split(), "rows.jsonl/x.png" if "tiny" in words else "rows.jsonl/x.toml")
+    assert done.code == 1
+    assert "rows.jsonl" in done.err and len(done.err.splitlines()) == 1
+    assert (done.out, shell.names()) == ("", before)
+
+
+def test_a_picture_has_an_ending_that_says_how_it_is_drawn(shell: Shell) -> None:
+    done = shell("report", "tiny", "-o", "x.bmp")
+    assert (done.code, done.err) == (2, "error: x.bmp: a picture's name ends in .png, .svg, .pdf\n")
+
+
+def test_a_page_in_a_new_folder(shell: Shell) -> None:
+    done = shell("report", str(PPO), "--plan", "four", "-o", "a/b/x.html")
+    assert (done.code, done.err) == (0, "")
+    assert (shell.folder / "a" / "b" / "x.html").read_text().startswith("<!")
