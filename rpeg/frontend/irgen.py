@@ -30,7 +30,7 @@ from rpeg.ir.ops.sampling import value_type
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.rules import violations
 from rpeg.ir.text.diagnostics import Diagnostic
-from rpeg.ir.text.naming import forget_empty_names
+from rpeg.ir.text.naming import forget_empty_names, values_of
 from rpeg.ir.text.sources import Sources
 from rpeg.ir.types.values import CursorType, OptimizerType
 
@@ -55,7 +55,7 @@ def generate(file: ast.File, sources: Sources) -> tuple[ModuleOp, list[Diagnosti
         PipelineGen(pipeline, sources, messages.found).run(builder)
     module = ModuleOp(Region(block))
     module.location = sources.location(file.at)
-    forget_empty_names(module)
+    forget_empty_names(values_of(module))
     return module, messages.found
 
 

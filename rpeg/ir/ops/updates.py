@@ -167,11 +167,12 @@ class UpdateOp(RpegOp):
 
     def _repetition_rule(self) -> Iterator[Violation]:
         """The same term twice counts twice, which its coefficient can say."""
-        losses = list(self.losses)
-        for index, loss in enumerate(losses):
-            if loss in losses[:index]:
+        seen: set[SSAValue] = set()
+        for index, loss in enumerate(self.losses):
+            if loss in seen:
                 text = f"`{name_of(loss)}` is added twice: name it once"
                 yield Violation("repeated-loss", text, violations.operand(index + 2))
+            seen.add(loss)
 
     def _aggregation_rule(self) -> Iterator[Violation]:
         """Losses a pair are averaged over pairs, losses a token are not."""

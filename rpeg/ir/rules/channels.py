@@ -10,6 +10,7 @@ from xdsl.ir import Operation
 from rpeg.ir.instructions import ANY
 from rpeg.ir.rrt import CallOp, ProgramOp, class_of
 from rpeg.ir.rules.violations import Violation
+from rpeg.ir.rules.walks import Walk
 from rpeg.ir.vocabulary.settings import python_value
 
 ENDS = ("source", "target", "capacity")
@@ -30,13 +31,13 @@ class End:
         return python_value(self.made.settings.get(name))
 
 
-def channel_violations(root: Operation) -> Iterator[tuple[Operation, Violation]]:
+def channel_violations(walk: Walk) -> Iterator[tuple[Operation, Violation]]:
     """Channels that only one program makes, that two make unlike, and batches that are taken for
     others than were put.
     """
     pipelines: dict[object, list[ProgramOp]] = {}
-    for op in root.walk():
-        if isinstance(op, ProgramOp) and op.start is not None:
+    for op in walk.of(ProgramOp):
+        if op.start is not None:
             pipelines.setdefault(op.start.settings.get("pipeline"), []).append(op)
     for programs in pipelines.values():
         for name, ends in _channels(programs).items():

@@ -59,16 +59,23 @@ def _makers(op: Operation, block: Block) -> Iterator[Operation]:
     yield from (o for o in owners if isinstance(o, Operation) and o.parent_block() is block)
 
 
-def _op(op: Operation, visible: set[SSAValue]) -> Iterator[tuple[Operation, int]]:
-    yield from ((op, index) for index, value in enumerate(op.operands) if value not in visible)
+def _op(op: Operation, visible: set[int]) -> Iterator[tuple[Operation, int]]:
+    """Uses in an operation of values that are not visible there; `visible` holds the ids of those
+    that are, which are quick to hash.
+    """
+    if not visible.issuperset(map(id, op.operands)):
+        yield from ((op, n) for n, value in enumerate(op.operands) if id(value) not in visible)
     for region in op.regions:
         for block in region.blocks:
             yield from _block(block, visible)
-    visible.update(op.results)
 
 
-def _block(block: Block, visible: set[SSAValue]) -> Iterator[tuple[Operation, int]]:
-    visible.update(block.args)
+def _block(block: Block, visible: set[int]) -> Iterator[tuple[Operation, int]]:
+    defined = [id(value) for value in block.args]
+    visible.update(defined)
     for op in block.ops:
         yield from _op(op, visible)
-    visible.difference_update(block.args, *(op.results for op in block.ops))
+        results = [id(value) for value in op.results]
+        visible.update(results)
+        defined += results
+    visible.difference_update(defined)

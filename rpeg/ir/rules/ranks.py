@@ -12,6 +12,7 @@ from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.ops.movement import POOL, RanksOp, clause_of, pool_of
 from rpeg.ir.rules import violations
 from rpeg.ir.rules.violations import Violation, hint
+from rpeg.ir.rules.walks import Walk
 from rpeg.ir.stages import stages
 
 
@@ -21,12 +22,12 @@ def groups_of(pipeline: Operation) -> dict[str, RanksOp]:
     return {op.title: op for op in ops if isinstance(op, RanksOp)}
 
 
-def rank_violations(root: Operation) -> Iterator[tuple[Operation, Violation]]:
+def rank_violations(walk: Walk) -> Iterator[tuple[Operation, Violation]]:
     """Each stage without a declared process group, or with a layout of another size."""
-    for pipeline in root.walk():
-        if isinstance(pipeline, PipelineOp) and (groups := groups_of(pipeline)):
+    for pipeline in walk.of(PipelineOp):
+        if groups := groups_of(pipeline):
             step = step_of(pipeline)
-            placed = [op for op in step.walk() if pool_of(op) is not None] if step else []
+            placed = [op for op in walk.inside(step) if pool_of(op) is not None] if step else []
             for op in dict.fromkeys([*stages(pipeline).values(), *placed]):
                 yield from ((op, v) for v in _stage(op, groups))
 

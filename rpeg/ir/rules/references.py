@@ -13,12 +13,14 @@ from rpeg.ir.declared import declaration, declarations, symbol_name
 from rpeg.ir.ops.sampling import GetOp
 from rpeg.ir.ops.step import StepOp, state_key
 from rpeg.ir.rules.violations import Violation, hint
+from rpeg.ir.rules.walks import Walk
 from rpeg.ir.types.buffer import BufferType
 
 
-def reference_violations(root: Operation) -> Iterator[tuple[Operation, Violation]]:
+def reference_violations(walk: Walk) -> Iterator[tuple[Operation, Violation]]:
     """Each reference to what is not declared."""
-    for op in root.walk():
+    readers: list[StepOp | GetOp] = [*walk.of(StepOp), *walk.of(GetOp)]
+    for op in readers:
         for name in _names(op):
             if declaration(op, name) is None:
                 known = [n for d in declarations(op) if (n := symbol_name(d)) is not None]
@@ -26,13 +28,10 @@ def reference_violations(root: Operation) -> Iterator[tuple[Operation, Violation
                 yield op, Violation("undeclared", text)
 
 
-def _names(op: Operation) -> Iterator[str]:
-    match op:
-        case GetOp():
-            yield op.symbol_name
-        case StepOp():
-            types = (state.type for state in op.states)
-            keys = (state_key(t) for t in types if not isinstance(t, BufferType))
-            yield from dict.fromkeys(key[1] for key in keys if key is not None)
-        case _:
-            pass
+def _names(op: GetOp | StepOp) -> Iterator[str]:
+    if isinstance(op, GetOp):
+        yield op.symbol_name
+        return
+    types = (state.type for state in op.states)
+    keys = (state_key(t) for t in types if not isinstance(t, BufferType))
+    yield from dict.fromkeys(key[1] for key in keys if key is not None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from xdsl.ir import Operation
 
@@ -10,19 +10,19 @@ from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.rules.violations import Violation
+from rpeg.ir.rules.walks import Walk
 from rpeg.ir.stages import written_name
 
 
-def stage_name_violations(root: Operation) -> Iterator[tuple[Operation, Violation]]:
+def stage_name_violations(walk: Walk) -> Iterator[tuple[Operation, Violation]]:
     """Each stage with the name of one before it. Updates go by their models."""
-    for step in root.walk():
-        if isinstance(step, StepOp):
-            yield from _repeated(step)
+    for step in walk.of(StepOp):
+        yield from _repeated(walk.inside(step))
 
 
-def _repeated(step: StepOp) -> Iterator[tuple[Operation, Violation]]:
+def _repeated(ops: Sequence[Operation]) -> Iterator[tuple[Operation, Violation]]:
     taken: set[str | None] = set()
-    for op in step.walk():
+    for op in ops:
         if not isinstance(op, RpegOp) or not op.PLACED or isinstance(op, UpdateOp):
             continue
         name = written_name(op)

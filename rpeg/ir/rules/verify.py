@@ -17,6 +17,7 @@ from rpeg.ir.rules.stage_names import stage_name_violations
 from rpeg.ir.rules.structure import shape_violations
 from rpeg.ir.rules.versions import version_violations
 from rpeg.ir.rules.violations import Violation
+from rpeg.ir.rules.walks import Walk
 from rpeg.ir.text.diagnostics import Diagnostic, has_errors, in_order
 from rpeg.ir.text.sources import Sources
 
@@ -34,7 +35,8 @@ def diagnose(module: Operation, sources: Sources, names: bool = True) -> list[Di
 
 
 def _problems(module: Operation, names: bool) -> Iterator[tuple[Operation, Violation]]:
-    misshapen = [(op, v) for op in module.walk() for v in shape_violations(op)]
+    walk = Walk(module)
+    misshapen = [(op, v) for op in walk.ops for v in shape_violations(op)]
     if misshapen:
         yield from misshapen
         return
@@ -42,15 +44,15 @@ def _problems(module: Operation, names: bool) -> Iterator[tuple[Operation, Viola
     yield from disorder
     if any(v.code == "zero-distance-cycle" for _, v in disorder):
         return  # rules follow values to where they come from, which a cycle never ends
-    for op in module.walk():
+    for op in walk.ops:
         yield from ((op, v) for v in _op_problems(op))
-    yield from rank_violations(module)
+    yield from rank_violations(walk)
     yield from deadlock_violations(module)
-    yield from channel_violations(module)
-    yield from version_violations(module)
+    yield from channel_violations(walk)
+    yield from version_violations(walk)
     if names:
-        yield from stage_name_violations(module)
-        yield from reference_violations(module)
+        yield from stage_name_violations(walk)
+        yield from reference_violations(walk)
 
 
 def _op_problems(op: Operation) -> list[Violation]:

@@ -6,7 +6,7 @@ buffer: whatever worked on the older version would see it again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from xdsl.ir import Operation, SSAValue
 
@@ -14,6 +14,7 @@ from rpeg.ir.ops.regions import EveryOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.rules import violations
 from rpeg.ir.rules.violations import Violation
+from rpeg.ir.rules.walks import Walk
 from rpeg.ir.text.naming import name_of
 from rpeg.ir.types.buffer import BufferType
 
@@ -21,18 +22,17 @@ Taker = tuple[Operation, int]
 """An operation, and the number of its operand."""
 
 
-def version_violations(root: Operation) -> Iterator[tuple[Operation, Violation]]:
+def version_violations(walk: Walk) -> Iterator[tuple[Operation, Violation]]:
     """Each second taker of a version, and each version without one."""
-    for step in root.walk():
-        if isinstance(step, StepOp):
-            for value, takers in _taken(step).items():
-                yield from _problems(step, value, takers)
+    for step in walk.of(StepOp):
+        for value, takers in _taken(walk.inside(step)).items():
+            yield from _problems(step, value, takers)
 
 
-def _taken(step: StepOp) -> dict[SSAValue, list[Taker]]:
-    """The versions of buffers in a step and who takes them, in the order of the text."""
+def _taken(ops: Sequence[Operation]) -> dict[SSAValue, list[Taker]]:
+    """The versions of buffers among operations and who takes them, in the order of the text."""
     taken: dict[SSAValue, list[Taker]] = {}
-    for op in step.walk():
+    for op in ops:
         for index, value in enumerate(op.operands):
             if _takes(op, value):
                 taken.setdefault(value, []).append((op, index))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, NamedTuple
 
 from xdsl.utils.exceptions import VerifyException
@@ -24,16 +25,19 @@ class Anchor(NamedTuple):
 WHOLE = Anchor()
 
 
+@cache
 def operand(index: int) -> Anchor:
     """Operand number `index`."""
     return Anchor("operand", index)
 
 
+@cache
 def result(index: int) -> Anchor:
     """Result number `index`."""
     return Anchor("result", index)
 
 
+@cache
 def setting(name: str) -> Anchor:
     """The value of setting `name`; `optim.lr` is one inside a record."""
     return Anchor("setting", name)

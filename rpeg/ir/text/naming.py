@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, count
 
 from xdsl.dialects.builtin import StringAttr
@@ -136,12 +136,17 @@ def _kept(collect: Operation, value: SSAValue) -> Sequence[SSAValue]:
     return [outer for kept, outer in pairs if kept is inner]
 
 
-def forget_empty_names(module: Operation) -> None:
+def forget_empty_names(values: Iterable[SSAValue]) -> None:
     """Of a name such as `_9` xDSL keeps what stands before the number, and then takes no copy of a
     value with an empty name.
     """
+    for value in values:
+        if not value.name_hint:
+            value.name_hint = None
+
+
+def values_of(module: Operation) -> Iterator[SSAValue]:
+    """Every value of a module."""
     for op in module.walk():
-        blocks = (block for region in op.regions for block in region.blocks)
-        for value in (*op.results, *(argument for block in blocks for argument in block.args)):
-            if not value.name_hint:
-                value.name_hint = None
+        yield from op.results
+        yield from (value for region in op.regions for b in region.blocks for value in b.args)

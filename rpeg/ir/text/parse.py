@@ -5,8 +5,8 @@ xDSL's parser leaves locations out; like it, this one stops at the first syntax 
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -16,13 +16,14 @@ from xdsl.ir import Attribute, AttributeInvT, Block, Operation, SSAValue, TypeAt
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.parser.generic_parser import ParserState
 from xdsl.utils.exceptions import ParseError, VerifyException
-from xdsl.utils.lexer import Input, Span, Token
-from xdsl.utils.mlir_lexer import MLIRLexer, MLIRToken, MLIRTokenKind, StringLiteral
+from xdsl.utils.lexer import Input, Span
+from xdsl.utils.mlir_lexer import MLIRTokenKind
 
 from rpeg.ir.registry import context
 from rpeg.ir.rules import violations
 from rpeg.ir.rules.violations import Anchor, hint
 from rpeg.ir.text.diagnostics import Diagnostic, Position
+from rpeg.ir.text.lexer import Lexer
 from rpeg.ir.text.naming import forget_empty_names
 from rpeg.ir.text.sources import Sources
 
@@ -38,9 +39,7 @@ def parse_module(
     sources = Sources(filename, place=lines.place)
     try:
         parser = LocatingParser(ctx or context(), text, sources, lines)
-        module = parser.parse_module()
-        forget_empty_names(module)
-        return module, sources, []
+        return parser.parse_module(), sources, []
     except ParseError as error:
         at, message = lines.place(error.span.start), _sentence(error.msg)
     except RecursionError:
@@ -60,25 +59,6 @@ class Lines:
         return Position(line, offset - self._starts[line - 1] + 1)
 
 
-class _Lexer(MLIRLexer):
-    """xDSL's lexer, whose time on a string without an end is exponential in its length, and which
-    takes a string with escapes such as `\\C3\\A9` for bytes, even where they spell text.
-    """
-
-    _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
-
-    def _lex_string_literal(self, start_pos: int) -> MLIRToken:
-        token = super()._lex_string_literal(start_pos)
-        literal = StringLiteral.from_span(token.span)
-        if token.kind is not MLIRTokenKind.BYTES_LIT or literal is None:
-            return token
-        try:
-            literal.bytes_contents.decode()
-        except UnicodeDecodeError:
-            return token
-        return Token(MLIRTokenKind.STRING_LIT, literal)
-
-
 @dataclass
 class _Parts:
     """What the parser has seen of an operation."""
@@ -95,7 +75,7 @@ class LocatingParser(Parser):
 
     def __init__(self, ctx: Context, text: str, sources: Sources, lines: Lines) -> None:
         super().__init__(ctx, "", sources.file)
-        self._parser_state = ParserState(_Lexer(Input(text, sources.file)))
+        self._parser_state = ParserState(Lexer(Input(text, sources.file)))
         self._sources = sources
         self._lines = lines
         self._open = [_Parts()]
@@ -156,6 +136,11 @@ class LocatingParser(Parser):
             parts.offsets[violations.result(index)] = span.start
         parts.results += size
         return span, size
+
+    def _register_ssa_definition(self, name: str, values: Sequence[SSAValue], span: Span) -> None:
+        super()._register_ssa_definition(name, values, span)
+        if name.startswith("_"):
+            forget_empty_names(values)
 
     def _parse_attribute_entry(self) -> tuple[str, Attribute]:
         parts, key = self._open[-1], self._current_token.span

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, StringAttr
 from xdsl.ir import Operation
@@ -28,9 +29,13 @@ class Sources:
     place: Callable[[int], Position] | None = None
     """The position of an offset."""
 
+    @cached_property
+    def _name(self) -> StringAttr:
+        return StringAttr(self.file)
+
     def location(self, at: Position) -> FileLineColLoc:
         """A position of this file, as an operation's location."""
-        return FileLineColLoc(StringAttr(self.file), IntAttr(at.line), IntAttr(at.column))
+        return FileLineColLoc(self._name, IntAttr(at.line), _column(at.column))
 
     def record(self, op: Operation, anchors: dict[Anchor, Position]) -> None:
         """Where the parts of an operation stand."""
@@ -56,6 +61,12 @@ class Sources:
         at = location_of(op)
         file = self.file if at is None else at.filename.data
         return Diagnostic(self.position(op, anchor), text, severity, file)
+
+
+@cache
+def _column(number: int) -> IntAttr:
+    """Most columns are those of other operations too."""
+    return IntAttr(number)
 
 
 def position_of(op: Operation, anchor: Anchor = WHOLE) -> Position:
