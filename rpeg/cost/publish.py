@@ -3,9 +3,14 @@
 With trainer and engine on the same GPUs a rank of t·p parts gathers its group (HybridFlow,
 arXiv 2409.19256, table 2). Apart, the receivers' cards bound it, or the senders' where several
 copies leave them. From host memory, buckets pass one host link after another.
+
+Weights go in buckets: one is packed and one unpacked while another travels, so that what nothing
+hides is the packing of the first and the unpacking of the last, and the start of each.
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from rpeg.cost.architecture import Architecture
 from rpeg.cost.arrays import Array, larger
@@ -33,6 +38,21 @@ def apart_s(
     received = weights / engine_parts / machine.nic.reached
     sent = weights * copies / senders / machine.nic.reached
     return larger(received, sent)
+
+
+def buckets(weights: float, bucket: float) -> float:
+    """How many messages carry so many bytes."""
+    return float(np.ceil(weights / bucket))
+
+
+def pack_s(weights: float, bucket: float, machine: Machine) -> float:
+    """Seconds in which the first bucket is packed and the last unpacked, read and written."""
+    return 4.0 * min(bucket, weights) / machine.memory_rate
+
+
+def start_s(weights: float, bucket: float, latency_s: float, machine: Machine) -> float:
+    """Seconds that the starts of all buckets take: two kernels and one message each."""
+    return buckets(weights, bucket) * (2.0 * machine.kernel_s + latency_s)
 
 
 def from_host_s(weights: float, machine: Machine) -> float:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from rpeg.cost.generation import ENGINE_BYTES
 from rpeg.cost.profiles.layouts import bound_of, layout_of
-from rpeg.cost.profiles.moving import BUCKET
+from rpeg.cost.profiles.moving import bucket_of
 from rpeg.cost.profiles.naming import title
 from rpeg.cost.profiles.residency import ALWAYS, HOST, residency_of
 from rpeg.cost.profiles.rows import rows_at_once, trained_rows
@@ -21,11 +21,10 @@ from rpeg.cost.profiles.states import Passing, Row, forward_pass, states, traini
 from rpeg.cost.profiles.workload import Rows
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.effects import EvalLossOp, EvalOp
-from rpeg.ir.ops.movement import PublishOp, clause_of, model_of, pool_of
+from rpeg.ir.ops.movement import PublishOp, model_of, pool_of
 from rpeg.ir.ops.sampling import GenerateOp, LogprobOp, ScoreOp, ValuesOp
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.stages import stage_name
-from rpeg.ir.vocabulary.settings import python_value
 
 QUANTILES: Mapping[str, float] = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "cap": 1.0}
 """Lengths of responses at which memory is looked at."""
@@ -187,7 +186,7 @@ def _engine(setting: Setting, op: RpegOp, using: Sequence[RpegOp]) -> Iterator[H
     yield Holding("reserved", ENGINE_BYTES, sampling)
     update = setting.trainer(model_of(op) or "")
     if update is not None:
-        yield Holding("buffers", 2.0 * _bucket(update), _publishes(setting, op))
+        yield Holding("buffers", 2.0 * bucket_of(update), _publishes(setting, op))
 
 
 def _publishes(setting: Setting, reader: RpegOp) -> frozenset[str]:
@@ -195,12 +194,6 @@ def _publishes(setting: Setting, reader: RpegOp) -> frozenset[str]:
     found = (op for op in setting.pipeline.walk() if isinstance(op, PublishOp))
     there = (op for op in found if model_of(op) == model_of(reader))
     return frozenset(title(op) for op in there if pool_of(op) == pool_of(reader))
-
-
-def _bucket(update: UpdateOp) -> float:
-    clause = clause_of(update, "publish")
-    told = python_value(clause.settings.get("bucket")) if clause is not None else None
-    return float(told) if isinstance(told, int) else BUCKET
 
 
 def _cache(setting: Setting, op: RpegOp, held: Footprint, share: float) -> Holding:

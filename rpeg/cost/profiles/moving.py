@@ -10,30 +10,51 @@ from rpeg.cost.profiles.layouts import Layout
 from rpeg.cost.profiles.shapes import ModelShape
 from rpeg.cost.profiles.stage import Profile, moved
 from rpeg.cost.profiles.workload import Rows
-from rpeg.cost.publish import apart_s, gathered_bytes
+from rpeg.cost.publish import apart_s, gathered_bytes, pack_s, start_s
+from rpeg.ir.ops.movement import clause_of
+from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.types.values import ResponseFieldType, TrajectoriesType
+from rpeg.ir.vocabulary.settings import python_value
 
 TOKEN_BYTES, MASK_BYTES, NUMBER_BYTES = 4.0, 1.0, 4.0
 """A token's id, whether it is trained on, and a number of a field."""
 
-BUCKET = 512.0 * 2**20
-"""Bytes that a publish sends at a time unless told otherwise."""
+BUCKET = 32.0 * 2**20
+"""Bytes that a publish sends at a time unless told otherwise, as the runtime does."""
 
 
-def publish_within(model: ModelShape, trainer: Layout, engine: Layout, machine: Machine) -> Profile:
-    """New weights for engines on the trainer's own processes: each gathers what it lacks."""
+def bucket_of(update: UpdateOp) -> float:
+    """Bytes of a bucket in which an update's weights are published."""
+    clause = clause_of(update, "publish")
+    told = python_value(clause.settings.get("bucket")) if clause is not None else None
+    return float(told) if isinstance(told, int) else BUCKET
+
+
+def publish_within(
+    model: ModelShape, trainer: Layout, engine: Layout, machine: Machine, bucket: float = BUCKET
+) -> Profile:
+    """New weights for engines on the trainer's own processes: each gathers what it lacks, and
+    copies the whole shard.
+    """
     whole = np.asarray(model.weight_bytes)
     parts, wanted = np.asarray(trainer.tp * trainer.pp), np.asarray(engine.tp * engine.pp)
-    gathered = gathered_bytes(whole, parts, wanted)
+    gathered = float(gathered_bytes(whole, parts, wanted))
     crosses = trainer.tp * trainer.pp > machine.link.gpus
     link = machine.nic if crosses else machine.link
-    copied = model.weight_bytes / float(wanted) / machine.memory_rate
-    sent = float(gathered) / link.reached
-    return moved("communication", sent).with_seconds("memory", copied)
+    copied = model.weight_bytes / float(wanted)
+    sent = moved("communication", gathered / link.reached)
+    return sent.with_seconds("memory", copied / machine.memory_rate).with_seconds(
+        "overhead", start_s(copied, bucket, link.latency_s if gathered else 0.0, machine)
+    )
 
 
 def publish_apart(
-    model: ModelShape, trainer: Layout, engine: Layout, machine: Machine, mode: str
+    model: ModelShape,
+    trainer: Layout,
+    engine: Layout,
+    machine: Machine,
+    mode: str,
+    bucket: float = BUCKET,
 ) -> Profile:
     """New weights for another pool: from every process that trains, or from one (`bcast`)."""
     senders = 1 if mode == "bcast" else trainer.processes
@@ -45,7 +66,11 @@ def publish_apart(
         np.asarray(float(copies)),
         machine,
     )
-    return moved("communication", float(seconds))
+    most = max(1.0 / (engine.tp * engine.pp), copies / senders) * model.weight_bytes
+    packed = pack_s(most, bucket, machine)
+    started = start_s(most, bucket, machine.nic.latency_s, machine)
+    sent = moved("communication", float(seconds))
+    return sent.with_seconds("memory", packed).with_seconds("overhead", started)
 
 
 def transfer(value: SSAValue, rows: Rows, senders: int, takers: int, machine: Machine) -> Profile:

@@ -167,10 +167,14 @@ def _published(op: PublishOp, setting: Setting) -> Profile:
         return Profile()
     trainer, engine = layout_of(update), setting.rollouts(readers[0]).layout
     if pool_of(update) == to:
-        return moving.publish_within(setting.models[model], trainer, engine, setting.machine)
+        return moving.publish_within(
+            setting.models[model], trainer, engine, setting.machine, moving.bucket_of(update)
+        )
     clause = clause_of(update, "publish")
     mode = str(python_value(clause.settings.get("mode"))) if clause is not None else "reshard"
-    return moving.publish_apart(setting.models[model], trainer, engine, setting.machine, mode)
+    return moving.publish_apart(
+        setting.models[model], trainer, engine, setting.machine, mode, moving.bucket_of(update)
+    )
 
 
 def _transferred(op: TransferOp, setting: Setting) -> Profile:

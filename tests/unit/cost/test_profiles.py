@@ -20,6 +20,7 @@ from rpeg.cost.profiles.moving import publish_apart, publish_within
 from rpeg.cost.profiles.passes import forward, update
 from rpeg.cost.profiles.sampling import Rollouts
 from rpeg.cost.profiles.shapes import ModelShape
+from rpeg.cost.profiles.stage import Profile
 from rpeg.cost.profiles.states import Row, States, forward_pass, states, training_pass
 from rpeg.cost.profiles.timeline import moments, over_time, peak
 from rpeg.cost.profiles.workload import Rows
@@ -140,8 +141,28 @@ def test_publishing_apart_from_one_takes_longer_than_from_all() -> None:
         publish_apart(ACTOR, Layout(dp=16), Layout(tp=4, dp=4), H100, mode)
         for mode in ("bcast", "relay")
     )
-    assert one.seconds == pytest.approx(2 * N / H100.nic.reached)
-    assert all_.seconds == pytest.approx(2 * N / 4 / H100.nic.reached)
+    assert one.breakdown["communication"] == pytest.approx(2 * N / H100.nic.reached)
+    assert all_.breakdown["communication"] == pytest.approx(2 * N / 4 / H100.nic.reached)
+
+
+def test_buckets_of_a_publish_have_a_start_and_a_size() -> None:
+    """Small ones start often; of large ones the first and the last wait to be copied."""
+    whole, bucket = 2 * N / 4, 2.0**20
+
+    def published(size: float) -> Profile:
+        return publish_apart(ACTOR, Layout(dp=16), Layout(tp=4, dp=4), H100, "relay", size)
+
+    small, large = published(bucket), published(1024 * bucket)
+    each = 2 * H100.kernel_s + H100.nic.latency_s
+    assert small.breakdown["overhead"] == pytest.approx(math.ceil(whole / bucket) * each)
+    assert small.breakdown["overhead"] > 900 * large.breakdown["overhead"]
+    assert large.breakdown["memory"] == pytest.approx(4 * 1024 * bucket / H100.memory_rate)
+    assert large.breakdown["memory"] > small.breakdown["memory"]
+    within = [
+        publish_within(ACTOR, Layout(tp=4), Layout(tp=2, dp=2), H100, size).seconds
+        for size in (bucket, 1024 * bucket)
+    ]
+    assert within[0] > within[1]
 
 
 # ---- memory

@@ -57,7 +57,7 @@ def test_a_plan_is_found(
         (None, None, "--plan NAME takes one of the file's: one (on alps-1), two (on alps-2), "),
         ("alps", None, 'the file has 2 plans for "alps": write --plan one or --plan two'),
         ("alsp-1", None, '--cluster: no cluster "alsp-1": did you mean "alps-1"?'),
-        ("a100", None, '"a100" has no fixed size: write how many nodes, "a100-8"'),
+        ("a100", "one", "`one` needs a cluster with a size: write --cluster a100-N, of N nodes"),
         ("here.toml", "one", "cannot read here.toml: No such file or directory"),
         (None, "eigth", "there is no plan `eigth`; did you mean `eight`?"),
         (None, "x", "there is no plan `x`; the file has: one, two, eight"),
