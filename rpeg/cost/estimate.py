@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+MemoryKind = Literal["gpu", "host"]
+
 
 @dataclass(frozen=True)
 class Bounds:
@@ -60,7 +62,7 @@ class PoolMemory:
     """The busiest GPU, or host, of a pool over one period."""
 
     pool: str
-    kind: Literal["gpu", "host"]
+    kind: MemoryKind
     capacity_bytes: float
     peak_bytes: float
     quantile: str

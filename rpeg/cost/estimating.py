@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
 
-from rpeg.cost.estimate import Cost, Estimate, PoolMemory, PoolUse, StageEstimate
+from rpeg.cost.estimate import Cost, Estimate, MemoryKind, PoolMemory, PoolUse, StageEstimate
 from rpeg.cost.period.build import task_graph
 from rpeg.cost.period.graph import TaskGraph
 from rpeg.cost.period.steady import Steady, steady
 from rpeg.cost.platform import Platform
-from rpeg.cost.profiles.footprint import QUANTILES, footprint, host_footprint
+from rpeg.cost.profiles.footprint import QUANTILES, Footprint, footprint, host_footprint
 from rpeg.cost.profiles.profiling import profiles
 from rpeg.cost.profiles.rows import trained_rows
 from rpeg.cost.profiles.setting import Inputs, Setting
@@ -124,42 +124,28 @@ def _tokens(setting: Setting) -> float:
 # ---- memory
 
 
-def _memory(setting: Setting, state: Steady) -> list[PoolMemory]:
-    found = []
+def _memory(setting: Setting, state: Steady) -> Iterator[PoolMemory]:
+    """Of one GPU, and of one node: what its GPUs keep there, without GPUs all of its processes."""
+    machine = setting.machine
     for pool in setting.pools:
         period = moments(state.spans, pool, state.period_s)
-        for quantile in QUANTILES:
+        for quantile, share in QUANTILES.items():
             if setting.platform.has_gpus:
-                found.append(_gpu(setting, pool, quantile, period))
-            found.append(_host(setting, pool, quantile, period))
-    return found
+                held = footprint(setting, pool, share)
+                yield _held("gpu", quantile, held, machine.memory_bytes, period)
+            held = host_footprint(setting, pool, share)
+            yield _held("host", quantile, held, machine.host_memory_bytes, period)
 
 
-def _gpu(setting: Setting, pool: str, quantile: str, period: Sequence[Moment]) -> PoolMemory:
-    held = footprint(setting, pool, QUANTILES[quantile])
+def _held(
+    kind: MemoryKind, quantile: str, held: Footprint, capacity: float, period: Sequence[Moment]
+) -> PoolMemory:
     at = peak(held, period)
     terms = held.terms(at.stages)
     return PoolMemory(
-        pool=pool,
-        kind="gpu",
-        capacity_bytes=setting.machine.memory_bytes,
-        peak_bytes=sum(terms.values()),
-        quantile=quantile,
-        at_stage=at.running,
-        terms=terms,
-        timeline=tuple(over_time(held, period)),
-    )
-
-
-def _host(setting: Setting, pool: str, quantile: str, period: Sequence[Moment]) -> PoolMemory:
-    """Of one node: what its GPUs keep there; without GPUs all that its processes hold."""
-    held = host_footprint(setting, pool, QUANTILES[quantile])
-    at = peak(held, period)
-    terms = held.terms(at.stages)
-    return PoolMemory(
-        pool=pool,
-        kind="host",
-        capacity_bytes=setting.machine.host_memory_bytes,
+        pool=held.pool,
+        kind=kind,
+        capacity_bytes=capacity,
         peak_bytes=sum(terms.values()),
         quantile=quantile,
         at_stage=at.running,

@@ -54,9 +54,13 @@ class Layout:
         seq = rows.squares / rows.tokens
         mine = rows.tokens / self.dp
         count = max(math.ceil(mine / bound.tokens(rows)), self.pp if self.vpp > 1 else 1)
+        return self.split(rows.tokens, mine / count, seq, trained)
+
+    def split(self, tokens: float, micro: float, seq: float, trained: float) -> Plans:
+        """So many tokens in micro-batches of `micro` tokens, all in sequences of `seq`."""
         return Plans.of(
-            batch=rows.tokens / seq,
-            micro=mine / count / seq,
+            batch=tokens / seq,
+            micro=micro / seq,
             seq=seq,
             tp=self.tp,
             pp=self.pp,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rpeg.cost.memory import Keeping, training_memory
 from rpeg.cost.plans import Plans
-from rpeg.cost.profiles.layouts import RECOMPUTE, Bound, Layout
+from rpeg.cost.profiles.layouts import Bound, Layout
 from rpeg.cost.profiles.shapes import ModelShape
 from rpeg.cost.profiles.workload import Rows
 
@@ -40,7 +40,8 @@ class Row:
 
 def states(model: ModelShape, layout: Layout) -> States:
     """Of a model under a layout; of the busier end of its pipeline."""
-    held = training_memory(model.shape, _plans(model, layout, 1.0, 1.0), _keeping(model))
+    plans = layout.split(layout.dp, 1.0, 1.0, model.trained)
+    held = training_memory(model.shape, plans, _keeping(model))
     return States(float(held.weights), float(held.gradients), float(held.optimizer))
 
 
@@ -87,28 +88,4 @@ def _full(model: ModelShape, layout: Layout, bound: Bound, rows: Rows, longest: 
     """The fullest micro-batches: as many as rows of that length give."""
     tokens = bound.at_most(rows, layout.dp, longest.tokens)
     count = max(rows.number / layout.dp * longest.tokens / tokens, 1.0)
-    return _plans(model, layout, tokens, count, longest.tokens)
-
-
-def _plans(
-    model: ModelShape,
-    layout: Layout,
-    tokens: float,
-    count: float,
-    seq: float = 1.0,
-) -> Plans:
-    return Plans.of(
-        batch=count * layout.dp * tokens / seq,
-        micro=tokens / seq,
-        seq=seq,
-        tp=layout.tp,
-        pp=layout.pp,
-        vpp=layout.vpp,
-        dp=layout.dp,
-        cp=layout.cp,
-        ep=layout.ep,
-        sp=float(layout.sp),
-        zero=layout.zero,
-        recompute=RECOMPUTE[layout.recompute],
-        trained=model.trained,
-    )
+    return layout.split(count * layout.dp * tokens, tokens, longest.tokens, model.trained)
