@@ -74,6 +74,8 @@ class PoolMemory:
     rollout_weights, buffers, reserved; their sum is `peak_bytes`."""
     timeline: tuple[tuple[float, float], ...]
     """(seconds, bytes) from which on so many are held, in order of time."""
+    ranks: tuple[int, int] | None = None
+    """The first and the last GPU of those that hold so much, by rank; None of hosts."""
 
     @property
     def fits(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -11,6 +12,7 @@ from rpeg.cost.period.build import task_graph
 from rpeg.cost.period.graph import TaskGraph
 from rpeg.cost.period.steady import Steady, steady
 from rpeg.cost.platform import Platform
+from rpeg.cost.profiles.busiest import busiest
 from rpeg.cost.profiles.footprint import QUANTILES, Footprint, footprint, host_footprint
 from rpeg.cost.profiles.profiling import profiles
 from rpeg.cost.profiles.rows import trained_rows
@@ -132,7 +134,8 @@ def _memory(setting: Setting, state: Steady) -> Iterator[PoolMemory]:
         for quantile, share in QUANTILES.items():
             if setting.platform.has_gpus:
                 held = footprint(setting, pool, share)
-                yield _held("gpu", quantile, held, machine.memory_bytes, period)
+                found = _held("gpu", quantile, held, machine.memory_bytes, period)
+                yield replace(found, ranks=busiest(setting, pool, found.at_stage))
             held = host_footprint(setting, pool, share)
             yield _held("host", quantile, held, machine.host_memory_bytes, period)
 

@@ -117,7 +117,14 @@ def _message(found: Sequence[PoolMemory], step: Operation) -> str:
 
 
 def _owner(held: PoolMemory) -> str:
-    return f"{'the busiest GPU' if held.kind == 'gpu' else 'a host'} of `{held.pool}`"
+    """Whose memory it is: a host, or a GPU by its rank."""
+    if held.kind == "host":
+        return f"a host of `{held.pool}`"
+    if held.ranks is None:
+        return f"the busiest GPU of `{held.pool}`"
+    first, last = held.ranks
+    which = f"{first}" if first == last else f"any of {first} to {last}"
+    return f"the busiest GPU of `{held.pool}` ({which})"
 
 
 def _when(held: PoolMemory) -> str:

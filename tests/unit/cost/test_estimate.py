@@ -8,7 +8,11 @@ import math
 import pytest
 
 from rpeg.cost.estimate import Estimate
-from tests.unit.cost.placing import example, priced
+from rpeg.cost.platform import load_platform
+from rpeg.cost.profiles.busiest import busiest
+from rpeg.cost.profiles.setting import Inputs, Setting
+from rpeg.passes.base import pipelines
+from tests.unit.cost.placing import example, placed, priced
 
 PLANS = [
     ("async_grpo_alps64", "alps64", "alps-64"),
@@ -96,6 +100,18 @@ def test_more_samples_take_longer() -> None:
     once = priced(text, "alps64", "alps-64")
     for stage in ("y", "prox", "actor"):
         assert seconds(twice, stage) > seconds(once, stage)
+
+
+@pytest.mark.parametrize(("kept", "ranks"), [("full", (16, 31)), ("none", (0, 15))])
+def test_the_busiest_gpus_are_those_of_one_end_of_a_pipeline(
+    kept: str, ranks: tuple[int, int]
+) -> None:
+    """The last has the logits; the first waits for most of its backward passes."""
+    text = example("gspo_moe").replace("recompute=full", f"recompute={kept}")
+    pipeline = next(pipelines(placed(text, "alps8")))
+    setting = Setting.of(pipeline, load_platform("alps-8"), Inputs())
+    assert busiest(setting, "all", "actor") == ranks
+    assert busiest(setting, "all", "y") == (0, 31)
 
 
 def test_offload_takes_time_and_frees_memory() -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.tools.commands import Shell
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "ppo_7b_gh200.rpeg"
-LINE = "does not fit: the busiest GPU of `all` has 96.0 GiB and needs "
+LINE = "does not fit: the busiest GPU of `all` (any of 0 to 3) has 96.0 GiB and needs "
 
 
 def full(shell: Shell) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,13 @@ def test_what_the_plan_says_is_not_offered(clauses: str, way: str) -> None:
 
 def test_gpus_and_hosts_have_messages_of_their_own() -> None:
     assert len(problems(held("p50", kv=90), held("p50", None, "host", optimizer=90))) == 2
+
+
+def test_gpus_are_named_by_rank() -> None:
+    few = replace(held("p50", kv=90), ranks=(8, 11))
+    one = replace(few, ranks=(3, 3))
+    assert "the busiest GPU of `all` (any of 8 to 11) has 80.0 GiB" in problems(few)[0]
+    assert "the busiest GPU of `all` (3) has 80.0 GiB" in problems(one)[0]
 
 
 def test_lines() -> None:
