@@ -34,7 +34,7 @@ test: $(READY) ## run the tests: unit, filecheck, golden, distributed (CPU only)
 	@$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 test-slow: $(READY) ## run the tests marked slow
-	@$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m slow -n 2 --dist loadfile $(PYTEST_ARGS)
 
 lint: $(READY) ## check style, format and types
 	@$(BIN)/ruff check

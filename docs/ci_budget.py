@@ -132,6 +132,7 @@ def page() -> Iterator[str]:
     yield "Seconds of all tests together; two workers share them.\n"
     yield from _table("folder", test_folders(), read_suite(FIGURES / "test.xml"))
     yield "\n## The slow suite, by module\n"
+    yield "Two workers share these too, a module at a time.\n"
     yield from _table("module", slow_modules(), read_suite(FIGURES / "slow.xml"))
 
 
