@@ -399,11 +399,12 @@ class RoundsOp(CheckedOp):
 class AheadOp(CheckedOp):
     """Instructions that fill a buffer ahead of a step: `rrt.ahead %y_buffer, %i { ... }`.
 
-    They run once for each batch that has to be there before the step, and put one each time.
+    They run once for each batch that has to be there before the step, and put one each time; for
+    each batch of prompts that may start, where samples are in flight from step to step.
     """
 
     name = "rrt.ahead"
-    HOLDERS: ClassVar[tuple[str, ...]] = ("TrajectoryBuffer", "Collect")
+    HOLDERS: ClassVar[tuple[str, ...]] = ("TrajectoryBuffer", "Collect", "Rollouts")
     """What keeps batches until their step."""
     buffer = operand_def(ObjectType)
     step = operand_def(ObjectType)

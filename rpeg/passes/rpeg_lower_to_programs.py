@@ -38,6 +38,7 @@ from rpeg.passes.programs import (
     Program,
     collecting,
     crossing,
+    flights,
     lower,
     publish,
     receive,
@@ -45,6 +46,8 @@ from rpeg.passes.programs import (
     sampling,
 )
 from rpeg.passes.statistics import Meanings
+
+ORDERS = ("index", "completion")
 
 Lowered = TypeVar("Lowered", bound=Operation)
 
@@ -68,19 +71,28 @@ class RpegLowerToProgramsPass(RpegPass):
     name = "rpeg-lower-to-programs"
     LEVELS: ClassVar[Levels] = {"L2": "L3"}
     STATISTICS: ClassVar[Meanings] = {"instructions emitted": "calls in the programs"}
+    order: str = "index"
+    """`index`: a batch is the samples of its own prompts; `completion`: the first groups that end,
+    of an engine on a pool of its own."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for another order."""
+        if self.order not in ORDERS:
+            raise ValueError(f"`order` is {' or '.join(ORDERS)}, not {self.order}")
 
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         for pipeline in list(pipelines(op)):
             block = pipeline.parent_block()
             assert block is not None
-            for program in reversed(_programs(pipeline, _source_hash(op))):
+            completion = self.order == "completion"
+            for program in reversed(_programs(pipeline, _source_hash(op), completion)):
                 calls = sum(isinstance(o, CallOp) for o in program.walk())
                 self.count("instructions emitted", calls)
                 block.insert_op_after(program, pipeline)
             erase(pipeline)
 
 
-def _programs(pipeline: PipelineOp, source_hash: str) -> list[ProgramOp]:
+def _programs(pipeline: PipelineOp, source_hash: str, completion: bool) -> list[ProgramOp]:
     """One program a process group. Raises PassRefused with everything that does not compile."""
     ops = list(pipeline.body.block.ops)
     groups = [o for o in ops if isinstance(o, RanksOp)]
@@ -90,9 +102,11 @@ def _programs(pipeline: PipelineOp, source_hash: str) -> list[ProgramOp]:
         raise PassRefused(pipeline, text)
     home = home_of(step(pipeline)) or groups[0].title
     made: list[ProgramOp] = []
+    if completion and (refused := list(flights.problems(step(pipeline)))):
+        raise PassRefused.of(refused)
     problems: dict[Problem, None] = {}
     for group in groups:
-        place = Place(group.title, home, several=len(groups) > 1)
+        place = Place(group.title, home, several=len(groups) > 1, completion=completion)
         generator = ProgramGen(pipeline, source_hash, place)
         made.append(generator.run(group, sequences[group.title]))
         problems |= dict.fromkeys(generator.problems)
@@ -213,6 +227,8 @@ class ProgramGen:
         for op in self.step.walk():
             if isinstance(op, GenerateOp) and self._buffered(op):
                 declarations.buffer(op)
+            elif isinstance(op, GenerateOp) and self._in_flight(op):
+                self._attempt(lambda op: flights.declare(program, op), op)
             elif isinstance(op, CollectOp) and self.place.runs(op):
                 collecting.declare(program, op)
         for each in crossing.crossings(self.step):
@@ -232,6 +248,9 @@ class ProgramGen:
         kept = isinstance(collect, CollectOp) and collecting.waiting(collect) is not None
         return self.place.at_home and self.place.runs(op) and not kept
 
+    def _in_flight(self, op: GenerateOp) -> bool:
+        return self.place.completion and self.place.runs(op)
+
     # ---- the loop
 
     def _loop(self, program: Program, sequence: SequenceOp) -> None:
@@ -245,6 +264,8 @@ class ProgramGen:
                 receive(inside, self.step, model)
         tasks = labelled(self.step)
         order = [(tasks[label], task.ahead) for label, task in sequence.tasks.items()]
+        offered = {op.prompts.owner for op in program.flights if isinstance(op, GenerateOp)}
+        order = [entry for entry in order if entry[0] not in offered]
         ending = next((k for k, (op, _) in enumerate(order) if _measures(op)), len(order))
         for ahead, entries in groupby(order[:ending], key=lambda entry: entry[1]):
             ops = [op for op, _ in entries]
@@ -287,6 +308,8 @@ class ProgramGen:
 
     def _lower(self, program: Program, op: Operation) -> None:
         assert isinstance(op, RpegOp)
+        if isinstance(op, GenerateOp) and op in program.flights:
+            self._attempt(lambda op: flights.offer(program, op), op)
         self._attempt(lambda task: lower(program, task), op)
 
     def _attempt(self, lowering: Callable[[Lowered], None], op: Lowered) -> None:

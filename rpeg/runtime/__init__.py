@@ -8,6 +8,7 @@ from rpeg.runtime.buffer import TrajectoryBuffer
 from rpeg.runtime.collect import Collect
 from rpeg.runtime.data import DemoData, PairData, PromptData
 from rpeg.runtime.engine.embedded import EmbeddedEngine
+from rpeg.runtime.engine.rollouts import Rollouts
 from rpeg.runtime.engine.weights import LatestWeights
 from rpeg.runtime.errors import RuntimeFailure
 from rpeg.runtime.evaluate import evaluate, evaluate_loss, evaluate_pairs
@@ -66,6 +67,7 @@ __all__ = [
     "PairData",
     "PromptData",
     "ReceivedWeights",
+    "Rollouts",
     "Run",
     "RuntimeFailure",
     "SampledModel",

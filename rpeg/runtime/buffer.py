@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from rpeg.runtime.errors import BufferFailure, DataFailure
+from rpeg.runtime.errors import BufferFailure
 from rpeg.runtime.lag import LagBound, OldSpans
 from rpeg.runtime.pools.admission import Ahead, Bound, Window
 from rpeg.runtime.recordings import plain
 from rpeg.runtime.selection import join
-from rpeg.runtime.trajectories import Row, Trajectories
+from rpeg.runtime.trajectories import Trajectories
 
 if TYPE_CHECKING:
     from rpeg.runtime.run import Run
@@ -112,18 +112,8 @@ class TrajectoryBuffer:
 
 def _portable(y: Trajectories) -> Trajectories:
     """The same, of rows that a checkpoint gives back as they are."""
-    rows = {id(row): _portable_row(row) for row in y.rows}
+    rows = {id(row): plain.portable_row(row) for row in y.rows}
     return replace(y, rows=tuple(rows[id(row)] for row in y.rows))
-
-
-def _portable_row(row: Row) -> Row:
-    try:
-        return replace(row, metadata=plain.portable(row.metadata))
-    except TypeError as error:
-        raise DataFailure(
-            f"{row.place}: a field holds a {error}, which batches that wait for their step can't "
-            "keep: make it a text or a number"
-        ) from None
 
 
 def _packed(batch: Batch) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from rpeg.passes.base import PassRefused, pipelines
 from rpeg.passes.layout_names import LayoutNameError, parse_layout
 from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass
 from rpeg.passes.rpeg_bounded_async import RpegBoundedAsyncPass
+from rpeg.passes.rpeg_lower_to_programs import RpegLowerToProgramsPass
 from rpeg.planner.default import default_processes
 from rpeg.tools.console import USAGE, Failure, Reported, Source, report
 from rpeg.tools.sources import fit_problems, source_problems
@@ -41,7 +42,7 @@ SIMPLIFY = ",".join(
         "rpeg-eliminate-dead-stages",
     )
 )
-LOWER = "rpeg-fuse-inference,rpeg-schedule,rpeg-lower-to-programs"
+LOWER = "rpeg-fuse-inference,rpeg-schedule"
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,8 @@ class Choice:
     """Folders of runs that made the models of `run:` sources; none: nobody looks for them yet."""
     ahead: Ahead | None = None
     """How far generation runs ahead; None: as the text says."""
+    order: str = "index"
+    """In which order samples make up batches; see `RpegLowerToProgramsPass`."""
 
 
 def load_with(sets: Sequence[str], source: Source) -> Loaded:
@@ -161,7 +164,8 @@ def placed(
     placing = _placing(pipeline, choice, gpus)
     run_passes(module, [*passes_of(SIMPLIFY), placing], source)
     report(fit_problems(pipeline, checked.sources, source), source)
-    run_passes(module, passes_of(LOWER), source)
+    lowering = RpegLowerToProgramsPass(order=choice.order)
+    run_passes(module, [*passes_of(LOWER), lowering], source)
     return module
 
 

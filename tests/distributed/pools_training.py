@@ -3,7 +3,8 @@ one that trains.
 
 POOLS names the pools (`all:1`, or `rollout:1,trainer:2`), TP the pool whose processes share the
 model. With DIE, that process is killed in step DIE_IN of the first attempt. DELAYS is a seed of
-random waits.
+random waits. With OVERFLOW, batches come in completion order; WINDOW, BOUND, OLD_SPANS and
+MAX_TOKENS are theirs, and TOO_WIDE is how much older than the window samples are let grow.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ from rpeg.runtime import world
 from rpeg.runtime.trajectories import Prompts, Trajectories
 
 STEPS = int(os.environ.get("STEPS", "8"))
-WINDOW = 2
+WINDOW = int(os.environ.get("WINDOW", "2"))
+OVERFLOW = os.environ.get("OVERFLOW")
+BOUND = os.environ.get("BOUND", "strict")
+OLD_SPANS = os.environ.get("OLD_SPANS")
+SAMPLING = {"n": 4, "max_tokens": int(os.environ.get("MAX_TOKENS", "6")), "temperature": 1.0}
 SOURCE = "models/tiny-qwen3-digits"
 
 
@@ -70,7 +75,7 @@ def trained(run: rt.Run, groups: rt.Groups) -> rt.Trainer:
 
 
 def sample(engine: rt.EmbeddedEngine, q: Prompts) -> tuple[Trajectories, Tensor]:
-    return engine.generate(q, n=4, max_tokens=6, temperature=1.0)
+    return engine.generate(q, **SAMPLING)
 
 
 def train_on(run: rt.Run, actor: rt.Trainer, y: Trajectories, lp: Tensor) -> None:
@@ -91,17 +96,38 @@ def rollout() -> None:
     train = rt.PromptData(run, "train", source="rows.jsonl")
     weights = rt.ReceivedWeights(run, actor, source="trainer", window=WINDOW)
     engine = rt.EmbeddedEngine(run, actor, groups=groups)
-    y_channel = rt.Channel(run, "y", source="rollout", target="trainer", capacity=WINDOW)
+    y_channel = rt.Channel(run, "y", source="rollout", target="trainer", capacity=max(1, WINDOW))
+    flight = in_completion_order(run, engine, weights) if OVERFLOW else None
     run.restore()
     for i in run.loop():
         weights.wait(step=i)
         engine.swap_weights(weights)
         engine.reset_prefix_cache()
-        q = train.batch(size=4)
         dies(run, i)
         delay("rollout", i)
-        y_channel.put(*sample(engine, q))
+        if flight is None:
+            y_channel.put(*sample(engine, train.batch(size=4)))
+            continue
+        for _ in flight.ahead(i):
+            flight.offer(train.batch(size=4))
+        y_channel.put(*flight.generate(**SAMPLING))
     run.finish()
+
+
+def in_completion_order(
+    run: rt.Run, engine: rt.EmbeddedEngine, weights: rt.ReceivedWeights
+) -> rt.Rollouts:
+    return rt.Rollouts(
+        run,
+        "y",
+        engine=engine,
+        weights=weights,
+        size=4,
+        max_lag=WINDOW + int(os.environ.get("TOO_WIDE", "0")),
+        bound=BOUND,
+        overflow=OVERFLOW,
+        again=OLD_SPANS == "regenerate",
+    )
 
 
 def trainer() -> None:
@@ -109,7 +135,14 @@ def trainer() -> None:
     actor = trained(run, groups)
     weights = rt.SentWeights(run, actor, target="rollout")
     y_channel = rt.Channel(
-        run, "y", source="rollout", target="trainer", capacity=WINDOW, max_lag=WINDOW
+        run,
+        "y",
+        source="rollout",
+        target="trainer",
+        capacity=max(1, WINDOW),
+        max_lag=WINDOW,
+        bound=BOUND,
+        old_spans=OLD_SPANS if OLD_SPANS in ("mask", "drop") else None,
     )
     run.restore()
     weights.publish(actor)

@@ -3,7 +3,15 @@
 A room registers its functions in the table of `handlers` when it is imported, which is here.
 """
 
-from rpeg.passes.programs import collecting, crossing, effects, functions, sampling, updates
+from rpeg.passes.programs import (
+    collecting,
+    crossing,
+    effects,
+    flights,
+    functions,
+    sampling,
+    updates,
+)
 from rpeg.passes.programs.handlers import HANDLERS, lower
 from rpeg.passes.programs.program import Cannot, NotHere, Place, Program
 
@@ -18,6 +26,7 @@ __all__ = [
     "Program",
     "collecting",
     "crossing",
+    "flights",
     "functions",
     "lag_bound",
     "lower",

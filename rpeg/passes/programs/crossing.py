@@ -10,6 +10,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.movement import TransferOp, pool_of
+from rpeg.ir.ops.sampling import GenerateOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.pools import made_on
 from rpeg.ir.rsched import label_of
@@ -35,6 +36,14 @@ class Crossing:
         """How many steps older than the newest the weights may be that sampled it."""
         y = trajectories_of(self.transfers[0].moved)
         return y.type.lag[1] if y is not None and isinstance(y.type, TrajectoriesType) else 0
+
+    @property
+    def old_spans(self) -> Attribute | None:
+        """What becomes of spans past the bound: those that can be there when it is taken."""
+        y = trajectories_of(self.transfers[0].moved)
+        maker = None if y is None else y.owner
+        said = maker.old_spans if isinstance(maker, GenerateOp) else None
+        return None if said == plain("regenerate") else said
 
     @property
     def bound(self) -> str | None:
@@ -80,6 +89,8 @@ def declare(program: Program, crossing: Crossing) -> None:
     }
     if crossing.bound is not None and crossing.target == program.place.home:
         settings |= {"max_lag": plain(crossing.window), "bound": plain(crossing.bound)}
+        if program.place.completion and crossing.old_spans is not None:
+            settings["old_spans"] = crossing.old_spans
     first = crossing.transfers[0]
     channel = program.call(first, "Channel", program.run, settings=settings).results[0]
     channel.name_hint = f"{crossing.name}_channel"

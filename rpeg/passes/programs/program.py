@@ -34,6 +34,8 @@ class Place:
     """The pool that trains."""
     several: bool = False
     """Whether there are others."""
+    completion: bool = False
+    """Whether groups go into batches in the order in which they end."""
 
     @property
     def at_home(self) -> bool:
@@ -72,6 +74,8 @@ class Program:
     engines: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
     collects: dict[Operation, SSAValue] = field(default_factory=dict[Operation, SSAValue])
     buffers: dict[Operation, SSAValue] = field(default_factory=dict[Operation, SSAValue])
+    flights: dict[Operation, SSAValue] = field(default_factory=dict[Operation, SSAValue])
+    """What keeps a generate's samples in flight, in completion order."""
     values: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
 
     def call(

@@ -40,6 +40,11 @@ def _generate(program: Program, op: RpegOp) -> None:
     need(op, "routing", "free", "does not compile yet")
     need(op, "dtype", _dtype_of(op), "differs from the model's: it does not compile yet")
     settings = {k: v for k, v in op.properties.items() if k not in WORDS}
+    if op in program.flights:
+        _renewed(program, op)  # for what it refuses
+        flight = program.flights[op]
+        program.results(op, program.call(op, "generate", receiver=flight, settings=settings))
+        return
     prompts = program.value(op.prompts)
     made = program.call(
         op,

@@ -110,23 +110,31 @@ class Decoding:
 
     def run(self, prompts: Sequence[tuple[int, ...]], ordinals: Tensor, width: int) -> Completions:
         """n completions of each prompt; `ordinals` [prompts] are the prompts' own."""
+        lane = self.start(prompts, ordinals, width)
+        lane.step()
+        while not lane.over:
+            if (newer := self._renew()) is not None:
+                self._decoder = newer
+                lane.renew(newer)
+            lane.step()
+        return lane.completions(range(len(prompts)))
+
+    def start(self, prompts: Sequence[tuple[int, ...]], ordinals: Tensor, width: int) -> Lane:
+        """The same, before the first token."""
         s, real = self._settings, len(prompts) * self._settings.n
         missing = max(1, CHUNK // s.n) - len(prompts)
         prompts = [*prompts, *[prompts[-1]] * missing]
         ordinals = torch.cat([ordinals, ordinals[-1:].expand(missing)]).to(self._device)
         state = _State(self._decoder, s, prompts, width, real)
         noise = Noise(s, ordinals.repeat_interleave(s.n), len(self._banned))
-        for t in range(s.max_tokens):
-            logits = self._decoder.logits(state.hidden)
-            allowed = distribution(logits, s.temperature, s.top_p, self._banned)
-            state.append(t, *choose(allowed, noise.at(t)))
-            state.end(self._ended(state, t))
-            if t + 1 == s.max_tokens or bool(state.done.all()):
-                break
-            if (newer := self._renew()) is not None:
-                self._decoder, state = newer, state.under(newer, t)
-            state.advance(t)
-        return state.completions(real)
+        return Lane(self, state, noise)
+
+    def predict(self, state: _State, noise: Noise, t: int) -> None:
+        """Chooses token t of every row."""
+        s = self._settings
+        allowed = distribution(state.logits(), s.temperature, s.top_p, self._banned)
+        state.append(t, *choose(allowed, noise.at(t)))
+        state.end(self._ended(state, t))
 
     def _ended(self, state: _State, t: int) -> Tensor:
         """[rows] bool: the token at t ends its completion."""
@@ -136,6 +144,46 @@ class Decoding:
                 text = self._tokenizer.decode(state.tokens[row, : t + 1].tolist())
                 ended[row] = any(s in text for s in self._settings.stop)
         return ended
+
+
+class Lane:
+    """A chunk that is being decoded, a token at a time."""
+
+    def __init__(self, decoding: Decoding, state: _State, noise: Noise) -> None:
+        self._decoding = decoding
+        self._state = state
+        self._noise = noise
+        self._length = 0
+
+    @property
+    def version(self) -> int:
+        """Of the weights that predict its next token."""
+        return self._state.decoder.version
+
+    @property
+    def over(self) -> bool:
+        """Whether all samples have ended, or have as many tokens as they may."""
+        return self._length == self._state.most or bool(self._state.done.all())
+
+    def step(self) -> None:
+        """Samples the next token."""
+        if self._length:
+            self._state.advance(self._length - 1)
+        self._decoding.predict(self._state, self._noise, self._length)
+        self._length += 1
+
+    def renew(self, decoder: Decoder) -> None:
+        """Goes on with other weights."""
+        self._state = self._state.under(decoder, self._length - 1)
+
+    def ended(self) -> list[bool]:
+        """Of each prompt, whether all its samples have ended."""
+        groups = self._state.done.view(-1, self._state.n).all(dim=1)
+        return [True] * len(groups) if self.over else groups.tolist()
+
+    def completions(self, prompts: range) -> Completions:
+        """What the samples of some prompts are by now."""
+        return self._state.completions(prompts)
 
 
 class _State:
@@ -152,15 +200,15 @@ class _State:
         """Reads the prompts; rows from `real` on only fill up the chunk."""
         n, slots = settings.n, width + settings.max_tokens
         device = decoder.device
+        self.n, self.most = n, settings.max_tokens
         self._begin = (settings, prompts, width, real)
         ids = torch.tensor([[*p, *[0] * (width - len(p))] for p in prompts], device=device)
         ends = torch.tensor([len(p) for p in prompts], device=device)
-        self._decoder, self._width = decoder, width
+        self.decoder, self._width = decoder, width
         self._cache = decoder.cache(len(prompts), slots)
         hidden = decoder.prefill(ids, self._cache)
         last = hidden[torch.arange(len(prompts), device=device), ends - 1]
-        self.hidden = last.repeat_interleave(n, dim=0)
-        """[rows, hidden]: from which the next token is predicted."""
+        self._hidden = last.repeat_interleave(n, dim=0)
         self._cache.repeat(n, width)
         self._ends = ends.repeat_interleave(n)
         places = torch.arange(slots, device=device)
@@ -183,10 +231,14 @@ class _State:
             other.advance(place)
         return other
 
+    def logits(self) -> Tensor:
+        """[rows, vocabulary] float32, from which the next token is predicted."""
+        return self.decoder.logits(self._hidden)
+
     def append(self, t: int, tokens: Tensor, logprobs: Tensor) -> None:
         """Token t of every row [rows], and its log-prob."""
         self.tokens[:, t], self._logprobs[:, t] = tokens, logprobs
-        self._versions[t] = self._decoder.version
+        self._versions[t] = self.decoder.version
 
     def end(self, ended: Tensor) -> None:
         """Rows [rows] bool that end with the newest token, if they haven't before."""
@@ -197,12 +249,13 @@ class _State:
         """Reads token t."""
         slot = self._width + t
         bias = self._bias[:, None, : slot + 1]
-        self.hidden = self._decoder.step(self.tokens[:, t], self._ends + t, self._cache, slot, bias)
+        self._hidden = self.decoder.step(self.tokens[:, t], self._ends + t, self._cache, slot, bias)
 
-    def completions(self, real: int) -> Completions:
-        """The rows that were asked for, on the host."""
+    def completions(self, prompts: range) -> Completions:
+        """The rows of some prompts, on the host."""
+        rows = slice(prompts.start * self.n, prompts.stop * self.n)
         parts = (self.tokens, self._logprobs, self._lengths, self.done)
-        tokens, logprobs, lengths, done = (part[:real].cpu() for part in parts)
+        tokens, logprobs, lengths, done = (part[rows].cpu() for part in parts)
         versions = torch.tensor(self._versions, dtype=torch.int32)
         return Completions(tokens, logprobs, lengths, done, versions)
 

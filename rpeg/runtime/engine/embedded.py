@@ -4,14 +4,21 @@ log-probs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from rpeg.runtime.batches.examples import Examples
 from rpeg.runtime.engine.decoder import Decoder
-from rpeg.runtime.engine.decoding import Decoding, Sampling, chunks
+from rpeg.runtime.engine.decoding import (
+    Completions,
+    Decoding,
+    Renew,
+    Sampling,
+    chunks,
+    never,
+)
 from rpeg.runtime.engine.sampling import distribution
 from rpeg.runtime.errors import GenerationFailure, WeightMismatch
 from rpeg.runtime.groups import Groups, device
@@ -86,33 +93,44 @@ class EmbeddedEngine:
         each token has the version that predicted it. `routing` matters to experts only, and these
         models are dense. Raises GenerationFailure for what this engine can't do.
         """
-        if max_turns != 1:
-            raise GenerationFailure("the embedded engine samples one turn: set max_turns=1")
-        settings = Sampling(n, max_tokens, temperature, top_p, stop, self.run.seed, seed)
+        settings = self.sampling(n, max_tokens, temperature, top_p, max_turns, stop, seed)
         self._renewing = renew
         with self.run.clock.stage("generate"):
             return self.run.oracle.completions(self, prompts, settings, dtype)
+
+    def sampling(
+        self,
+        n: int,
+        max_tokens: int,
+        temperature: float,
+        top_p: float,
+        max_turns: int,
+        stop: tuple[str, ...],
+        seed: int,
+    ) -> Sampling:
+        """The settings of a generate. Raises GenerationFailure for what this engine can't do."""
+        if max_turns != 1:
+            raise GenerationFailure("the embedded engine samples one turn: set max_turns=1")
+        return Sampling(n, max_tokens, temperature, top_p, stop, self.run.seed, seed)
 
     @torch.inference_mode()
     def sample(
         self, prompts: Prompts, settings: Sampling, dtype: str
     ) -> tuple[Trajectories, Tensor]:
         """Completions by the weights in use, and the log-probs they were sampled under."""
-        decoding = Decoding(
-            self._decoder(dtype),
-            settings,
-            self.tokenizer,
-            self._banned,
-            renew=lambda: self._renewed(dtype),
-        )
+        decoding = self.decoding(settings, dtype, renew=lambda: self._renewed(dtype))
         return self._generate(prompts, settings, decoding)
+
+    def decoding(self, settings: Sampling, dtype: str, renew: Renew = never) -> Decoding:
+        """What decodes chunks by the weights in use."""
+        return Decoding(self.decoder(dtype), settings, self.tokenizer, self._banned, renew)
 
     @torch.inference_mode()
     def logprobs(self, y: Trajectories, settings: Sampling, dtype: str) -> Tensor:
         """[samples, max_tokens] log-probs under which the weights in use would sample y's tokens;
         zero outside the mask.
         """
-        examples, decoder = Examples.of(y, self.tokenizer), self._decoder(dtype)
+        examples, decoder = Examples.of(y, self.tokenizer), self.decoder(dtype)
         result = torch.zeros(y.tokens.shape)
         for row in range(len(examples)):
             inputs = examples.inputs([row]).to(device())
@@ -123,7 +141,8 @@ class EmbeddedEngine:
             result[row, : inputs.mask.shape[1]] = inputs.rectangle(chosen).squeeze(0).cpu()
         return result
 
-    def _decoder(self, dtype: str) -> Decoder:
+    def decoder(self, dtype: str) -> Decoder:
+        """The weights in use. Raises GenerationFailure if there are none of this type."""
         if not self._weights:
             raise GenerationFailure("the engine has no weights yet: swap_weights comes first")
         if dtype not in DTYPES:
@@ -139,23 +158,39 @@ class EmbeddedEngine:
         if register is None or not register.renew():
             return None
         self.swap_weights(register)
-        return self._decoder(dtype)
+        return self.decoder(dtype)
 
     def _generate(
         self, prompts: Prompts, settings: Sampling, decoding: Decoding
     ) -> tuple[Trajectories, Tensor]:
+        n = settings.n
+        ids = [self.encode(row, settings.max_tokens) for row in prompts.rows]
+        parts: list[tuple[Tensor, Completions]] = []
+        for chunk in chunks([len(i) for i in ids], n):
+            rows = torch.tensor([p * n + k for p in chunk.prompts for k in range(n)])
+            mine = [ids[p] for p in chunk.prompts]
+            part = decoding.run(mine, prompts.ordinals[chunk.prompts], chunk.width)
+            parts.append((rows, part))
+        return self.trajectories(prompts, ids, settings, parts)
+
+    def trajectories(
+        self,
+        prompts: Prompts,
+        ids: Sequence[tuple[int, ...]],
+        settings: Sampling,
+        parts: Iterable[tuple[Tensor, Completions]],
+    ) -> tuple[Trajectories, Tensor]:
+        """Trajectories and log-probs of completions; each part comes with the numbers of its
+        samples in the batch.
+        """
         n, width = settings.n, settings.max_tokens
-        ids = [self._encode(row, width) for row in prompts.rows]
         samples = len(ids) * n
         tokens = torch.zeros(samples, width, dtype=torch.long)
         logprobs = torch.zeros(samples, width)
         lengths = torch.zeros(samples, dtype=torch.long)
         finished = torch.zeros(samples, dtype=torch.bool)
         versions = torch.zeros(samples, width, dtype=torch.int32)
-        for chunk in chunks([len(i) for i in ids], n):
-            rows = torch.tensor([p * n + k for p in chunk.prompts for k in range(n)])
-            mine = [ids[p] for p in chunk.prompts]
-            part = decoding.run(mine, prompts.ordinals[chunk.prompts], chunk.width)
+        for rows, part in parts:
             tokens[rows], logprobs[rows] = part.tokens, part.logprobs
             lengths[rows], finished[rows] = part.lengths, part.finished
             versions[rows] = part.versions
@@ -175,7 +210,8 @@ class EmbeddedEngine:
         )
         return y, logprobs * mask
 
-    def _encode(self, row: Row, max_tokens: int) -> tuple[int, ...]:
+    def encode(self, row: Row, max_tokens: int) -> tuple[int, ...]:
+        """A prompt's ids. Raises GenerationFailure if the model has no room for its completion."""
         ids = self.tokenizer.encode_prompt(row)
         if len(ids) + max_tokens > self.shape.positions:
             raise GenerationFailure(

@@ -71,27 +71,30 @@ class Versions(Generic[T]):
             self._held.clear()
         self._held.append((version, weights))
 
-    def ready(self, step: int) -> bool:
-        """Whether batch `step` may start."""
-        return self._chosen(step) is not None
+    def ready(self, step: int, version: int | None = None) -> bool:
+        """Whether batch `step` may start; or go on, with one version and no other."""
+        return self._chosen(step, version) is not None
 
-    def take(self, step: int) -> tuple[int, T]:
+    def take(self, step: int, version: int | None = None) -> tuple[int, T]:
         """The version that writes batch `step`, and its weights; forgets those that no later batch
-        needs. Raises LookupError if the batch may not start yet.
+        needs. Raises LookupError if the batch may not start, or go on, yet.
         """
-        chosen = self._chosen(step)
+        chosen = self._chosen(step, version)
         if chosen is None:
             raise LookupError(f"no version for batch {step} among {self.held}")
         while self._held[0][0] < self.window.oldest(step + 1) and len(self._held) > 1:
             self._held.popleft()
         return chosen
 
-    def _chosen(self, step: int) -> tuple[int, T] | None:
+    def _chosen(self, step: int, version: int | None = None) -> tuple[int, T] | None:
         legal = [held for held in self._held if self.window.takes(step, held[0])]
-        if self.choice == "newest":
+        if version is None and self.choice == "newest":
             return legal[-1] if legal else None
-        wanted = self.window.oldest(step) if self.choice == "oldest" else self.choice[step]
+        wanted = self._wanted(step) if version is None else version
         return next((held for held in legal if held[0] == wanted), None)
+
+    def _wanted(self, step: int) -> int:
+        return self.choice[step] if isinstance(self.choice, Mapping) else self.window.oldest(step)
 
 
 class Queue(Generic[T]):

@@ -7,6 +7,8 @@ step by step: a free run is made again from its log, bit by bit.
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -53,6 +55,29 @@ class Choices:
         if not found:
             raise RuntimeFailure(f"{self.path} has no `{name}`: it belongs to another pipeline")
         return Recorded(found, self.path)
+
+    def renewals(self, model: str) -> Mapping[Call, int]:
+        """By call of `ReceivedWeights.renew`: the version that it chose."""
+        found: dict[Call, int] = {}
+        for line in self.lines:
+            for name in line:
+                if (match := _RENEWAL.fullmatch(name)) and match["model"] == model:
+                    call = _number(line["step"]) - 1, int(match["share"]), _number(line[name])
+                    found[call] = _number(line[f"{match['place']}/version"])
+        return found
+
+
+Call = tuple[int, int, int]
+"""(step, data-parallel share, how many calls there were before it in this step)."""
+
+_RENEWAL = re.compile(r"(?P<place>renewal/(?P<model>[^/]+)/(?P<share>\d+)/\d+)/token")
+
+
+def renewal(model: str, share: int, number: int, what: Literal["token", "version"]) -> str:
+    """The metric that tells of renewal `number` of a step: before which token (`Call`), or to which
+    version.
+    """
+    return f"renewal/{model}/{share}/{number}/{what}"
 
 
 def _number(value: float | str | None) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from rpeg.runtime.errors import GenerationFailure, RuntimeFailure
 from rpeg.runtime.groups import device
 from rpeg.runtime.interfaces import NamedTensors, Sampled
 from rpeg.runtime.pools.admission import Choice, Versions, Window
+from rpeg.runtime.pools.choices import renewal
 from rpeg.runtime.pools.couriers import Connect, Courier
 from rpeg.runtime.pools.wire import Wire
 from rpeg.runtime.publish.digest import shown
@@ -53,6 +54,10 @@ class ReceivedWeights:
             choice=run.versions.of(self.name),
         )
         run.connect(self._pull)
+        recorded = run.versions.rule == "recorded"
+        self._recorded = run.versions.renewals(self.name) if recorded else None
+        self._calls = self._renewed = 0
+        """Of `renew`, in the step at work; and how many chose a version."""
 
     @property
     def version(self) -> int:
@@ -70,6 +75,7 @@ class ReceivedWeights:
 
         Raises what went wrong with receiving.
         """
+        self._calls = self._renewed = 0
         with self.run.clock.stage(f"wait_{self.name}", idle=True):
             self._agree(step)
         self.run.log(f"version/{self.name}", self.version)
@@ -85,7 +91,7 @@ class ReceivedWeights:
 
     def renew(self) -> bool:
         """Chooses a newer version for the step at work, if one is there and RPEG_VERSIONS lets a
-        step take the newest.
+        step take the newest; or where the run did whose choices are made again.
 
         Raises GenerationFailure where several processes sample the same: they would not agree.
         """
@@ -94,10 +100,31 @@ class ReceivedWeights:
                 f"samples of `{self.name}` go on with new weights where each process has its own: "
                 "lay their pool out with dp only, or write overflow=wait"
             )
-        renewed = self._pull.renew(self.run.step)
+        step, share = self.run.step, self.run.data_parallel[0]
+        token, self._calls = self._calls, self._calls + 1
+        if self._recorded is None:
+            renewed = self._pull.renew(step)
+        else:
+            wanted = self._recorded.get((step, share, token))
+            renewed = wanted is not None
+            if wanted is not None:
+                self._pull.choose_one(step, wanted)
         if renewed:
-            self.run.log(f"renewed/{self.name}", 1, how="sum")
+            self._tell(share, token)
         return renewed
+
+    def _tell(self, share: int, token: int) -> None:
+        """Logs a renewal so that it can be made again."""
+        self.run.log(f"renewed/{self.name}", 1, how="sum")
+        number, self._renewed = self._renewed, self._renewed + 1
+        self.run.log(renewal(self.name, share, number, "token"), token, how="max")
+        self.run.log(renewal(self.name, share, number, "version"), self.version, how="max")
+
+    def keep(self, versions: Set[int]) -> None:
+        """Has weights of these versions stay as they are until told otherwise: samples in flight
+        read them.
+        """
+        self._pull.keep(versions)
 
     def read(self) -> NamedTensors:
         """(Hugging Face name, whole tensor) of the chosen weights; they stay as they are until the
@@ -126,6 +153,7 @@ class Pull(Courier):
         self._window, self._choice = window, choice
         self._versions: Versions[Copy] | None = None
         self._copies: list[Copy] = []
+        self._kept: Set[int] = frozenset()
         self._over = False
         super().__init__(name, connect)
 
@@ -133,24 +161,25 @@ class Pull(Courier):
         """Chooses a version of step `step` that is not older than another; waits while there is
         none. Raises RuntimeFailure if none will come.
         """
+        return self._choose(step, None, at_least)
+
+    def choose_one(self, step: int, version: int) -> None:
+        """Chooses a version of step `step`; waits until it is there. Raises RuntimeFailure if it
+        will not come.
+        """
+        self._choose(step, version, version)
+
+    def _choose(self, step: int, wanted: int | None, at_least: int) -> int:
         with self._changed:
-            self._wait(lambda: self._is_there(step, at_least) or self._over)
-            if not self._is_there(step, at_least):
+            self._wait(lambda: self._is_there(step, at_least, wanted) or self._over)
+            if not self._is_there(step, at_least, wanted):
                 raise RuntimeFailure(f"{self.name}: the other pool's program has ended before")
             assert self._versions is not None, "one is there"
-            version, self.chosen = self._versions.take(step)
+            version, self.chosen = self._versions.take(step, wanted)
             return version
 
     def renew(self, step: int) -> bool:
-        """Chooses a newer version of step `step` than was chosen, if it is there and so wanted.
-
-        Raises RuntimeFailure where a log says what is wanted: it has one version a step.
-        """
-        if isinstance(self._choice, Mapping):
-            raise RuntimeFailure(
-                f"{self.name}: a run whose samples go on with new weights is not made again from "
-                "its log: write overflow=wait, or leave the versions free"
-            )
+        """Chooses a newer version of step `step` than was chosen, if it is there and so wanted."""
         with self._changed:
             self._wait(lambda: True)
             newer = self._choice == "newest" and self._is_there(step, self.chosen.version + 1)
@@ -158,15 +187,22 @@ class Pull(Courier):
                 _, self.chosen = self._versions.take(step)
             return newer
 
+    def keep(self, versions: Set[int]) -> None:
+        """Copies of these versions are not overwritten."""
+        with self._changed:
+            self._kept = versions
+
     def read(self) -> Mapping[str, Tensor]:
         """What was chosen; only now what was read before may be overwritten."""
         with self._changed:
             self._read = self.chosen
             return self._read.tensors
 
-    def _is_there(self, step: int, at_least: int) -> bool:
+    def _is_there(self, step: int, at_least: int, wanted: int | None = None) -> bool:
         versions = self._versions
-        return versions is not None and versions.held[-1] >= at_least and versions.ready(step)
+        if versions is None or versions.held[-1] < at_least:
+            return False
+        return versions.ready(step, wanted)
 
     def _work(self, wire: Wire, others: list[int]) -> None:
         link = connect(wire, Share(wants=_whole(self._shapes)), {})
@@ -183,7 +219,7 @@ class Pull(Courier):
     def _room(self, link: Link) -> Copy:
         """A copy that nobody reads or will choose."""
         with self._changed:
-            held = set(self._versions.held) if self._versions else set()
+            held = {*self._kept, *(self._versions.held if self._versions else ())}
             for copy in self._copies:
                 used = copy is self.chosen or copy is self._read or copy.version in held
                 if not used:

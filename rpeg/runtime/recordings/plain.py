@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
+from rpeg.runtime.errors import DataFailure
 from rpeg.runtime.trajectories import Row, Trajectories
 
 PLAIN = (str, int, float, bool, bytes, type(None))
@@ -23,12 +25,28 @@ def tensors(y: Trajectories) -> dict[str, Tensor]:
 def rest(y: Trajectories) -> dict[str, Any]:
     """The rest: lists, dicts, texts and numbers. Where rows are written is left out."""
     return {
-        "rows": [[row.prompt, row.answer, row.completion, row.metadata] for row in y.rows],
+        "rows": [row(each) for each in y.rows],
         "prompt_ids": [list(ids) for ids in y.prompt_ids],
         "texts": list(y.texts),
         "n": y.n,
         "temperature": y.temperature,
     }
+
+
+def row(held: Row) -> list[Any]:
+    """A row's fields but for its place: `Row(*fields)` makes it again."""
+    return [held.prompt, held.answer, held.completion, held.metadata]
+
+
+def portable_row(held: Row) -> Row:
+    """A row that a file gives back as it is. Raises DataFailure where it holds something else."""
+    try:
+        return replace(held, metadata=portable(held.metadata))
+    except TypeError as error:
+        raise DataFailure(
+            f"{held.place}: a field holds a {error}, which batches that wait for their step can't "
+            "keep: make it a text or a number"
+        ) from None
 
 
 def trajectories(held: Mapping[str, Any], parts: Mapping[str, Tensor]) -> Trajectories:

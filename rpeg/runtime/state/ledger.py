@@ -6,9 +6,9 @@ What a kill rolled back stays, marked with the attempt that rolled it back, and 
 
 Fields: `step`, `attempt`, `model`, `epochs`, `minibatches`, `samples` (how many), `ids`, `dropped`
 (reason -> ids that took part without effect), and of lines that don't count `rolled_back`. Groups
-that a collect did not keep have a line before, with its name as `collect` and no model. Ids are
-runs `[first ordinal, last ordinal, n]` of prompts with the samples 0..n-1; a list stands for n
-where others than the first are there.
+that a collect did not keep, or that grew too old, have a line before, with its name, or that of
+their trajectories, as `collect` and no model. Ids are runs `[first ordinal, last ordinal, n]` of
+prompts with the samples 0..n-1; a list stands for n where others than the first are there.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class Consumed:
 
 @dataclass(frozen=True)
 class Dropped:
-    """Samples of one process that a collect did not keep."""
+    """Samples of one process that a collect did not keep, or that grew too old before a batch took
+    them: `collect` is the name of either."""
 
     collect: str
     reason: str
@@ -107,7 +108,11 @@ class Ledger:
 
     def note_dropped(self, collect: str, reason: str, y: Trajectories) -> None:
         """Adds samples that a collect did not keep to the step at work."""
-        self._dropped.append(Dropped(collect, reason, tuple(sample_ids(y))))
+        self.note_lost(collect, reason, sample_ids(y))
+
+    def note_lost(self, name: str, reason: str, ids: Iterable[SampleId]) -> None:
+        """Adds samples that nothing will train on to the step at work."""
+        self._dropped.append(Dropped(name, reason, tuple(ids)))
 
     def take_dropped(self) -> list[Dropped]:
         """What this process's collects dropped in the step at work, which ends."""

@@ -21,6 +21,7 @@ from rpeg.lowering.package import (
 )
 from rpeg.lowering.python import Origin, source_hash
 from rpeg.passes.rpeg_bounded_async import CORRECTIONS, UNWEIGHTED
+from rpeg.passes.rpeg_lower_to_programs import ORDERS
 from rpeg.tools.compiling import Ahead, Choice, compile_text, load_programs
 from rpeg.tools.console import OK, USAGE, Failure, Source, natural, positive, read
 
@@ -45,6 +46,13 @@ def layout_arguments(parser: argparse.ArgumentParser) -> None:
         "--set", action="append", default=[], metavar="NAME=VALUE", help="another value for a param"
     )
     ahead_arguments(parser)
+    parser.add_argument(
+        "--order",
+        choices=ORDERS,
+        default=ORDERS[0],
+        help="what makes up a batch: the samples of its own prompts (index), or, on a pool that "
+        "only samples, the first groups that end (completion; docs/staleness.md)",
+    )
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--processes",
@@ -101,6 +109,7 @@ def choice_of(options: argparse.Namespace) -> Choice:
         layout=options.layout,
         allow_python=options.allow_python,
         ahead=ahead_of(options),
+        order=options.order,
     )
 
 

@@ -11,7 +11,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
-from rpeg.runtime.pools.admission import Ahead, Certificate, Choice, Queue, Versions, Window
+from rpeg.runtime.pools.admission import (
+    Ahead,
+    Bound,
+    Certificate,
+    Choice,
+    Queue,
+    Versions,
+    Window,
+)
+from rpeg.runtime.pools.flight import Flight, Group, Overflow, Taken
 
 Batch = tuple[int, list[int]]
 """Its index, and the versions of its spans in order."""
@@ -176,3 +185,90 @@ def one_pool(setting: Setting, parts: Parts) -> Ran:
         ran.trained.append(batch)
     ran.tokens = certificate.tokens
     return ran
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a step says of its window, in completion order."""
+
+    size: int
+    bound: Bound = "strict"
+    overflow: Overflow = "wait"
+    again: bool = False
+
+
+@dataclass
+class Flown:
+    """What became of prompts, by their numbers."""
+
+    batches: list[list[tuple[int, int]]] = field(default_factory=list[list[tuple[int, int]]])
+    """(prompt, version that it started from) of each batch, in its order."""
+    ended: list[int] = field(default_factory=list[int])
+    """Prompts in the order in which their samples ended."""
+    truncated: list[int] = field(default_factory=list[int])
+    dropped: list[int] = field(default_factory=list[int])
+    deferred: list[int] = field(default_factory=list[int])
+    drawn: int = 0
+    most: int = 0
+    """The most groups that were ever under way or ended and not in a batch."""
+
+
+class InCompletionOrder(TwoPools):
+    """The same two loops, with a generator whose groups end one by one, the long ones late."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        policy: Policy,
+        flight: Callable[..., Flight[int]] = Flight,
+    ) -> None:
+        super().__init__(setting, Parts())
+        window = Window(setting.staleness, setting.first)
+        self.flown, self.policy = Flown(), policy
+        self.certificate = Certificate(window, policy.bound)
+        self.flight = flight(
+            window,
+            size=policy.size,
+            steps=setting.steps,
+            bound=policy.bound,
+            overflow=policy.overflow,
+            again=policy.again,
+        )
+        self.left: dict[Group[int], int] = {}
+
+    def _generator(self) -> Process:
+        for i in range(self.setting.first, self.setting.steps):
+            yield lambda i=i: self.versions.ready(i)  # type: ignore[misc]
+            self._admit(i, self.versions.take(i)[0])
+            while not self.flight.ready(i):
+                tokens = min(self.left[group] for group in self.flight.flying)
+                yield self.setting.seconds("token", i) / 20 * tokens
+                self._sampled(tokens)
+            batch = self._taken(self.flight.take(i))
+            yield lambda: not self.queue.full
+            self.queue.put(i, (i, batch))
+
+    def _admit(self, step: int, version: int) -> None:
+        while self.flight.lacks(step, version):
+            self.flight.offer(range(self.flown.drawn, self.flown.drawn + self.policy.size))
+            self.flown.drawn += self.policy.size
+        for group in self.flight.admit(step, version):
+            draw = random.Random(f"{self.setting.seed}/length/{group.prompt}/{version}")
+            self.left[group] = int(min(1e4, draw.paretovariate(0.3)))
+        self.flown.most = max(self.flown.most, len(self.flight.prompts))
+
+    def _sampled(self, tokens: int) -> None:
+        for group in list(self.flight.flying):
+            self.left[group] -= tokens
+            if not self.left[group]:
+                self.flight.end(group)
+                self.flown.ended.append(group.prompt)
+
+    def _taken(self, taken: Taken[int]) -> list[int]:
+        self.flown.batches.append([(group.prompt, group.version) for group in taken.groups])
+        self.flown.truncated += [group.prompt for group in taken.truncated]
+        self.flown.dropped += [group.prompt for group in taken.dropped]
+        self.flown.deferred += [group.prompt for group in taken.deferred]
+        resumed = self.policy.overflow == "resume"  # what is too old of it trains nothing
+        oldest = self.flight.window.oldest(len(self.flown.batches) - 1 + self.setting.first)
+        return [max(g.version, oldest) if resumed else g.version for g in taken.groups]
