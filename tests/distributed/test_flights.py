@@ -17,7 +17,7 @@ from tests.distributed.launching import lines, torchrun
 pytestmark = pytest.mark.slow
 
 STEPS, SIZE, N = 4, 4, 4
-LONG = {"MAX_TOKENS": "60", "STEPS": str(STEPS)}
+LONG = {"MAX_TOKENS": "100", "STEPS": str(STEPS)}
 """Most samples end within 20 tokens, some not at all."""
 
 
@@ -83,14 +83,30 @@ def test_without_a_window_it_is_synchronous(folder: Path) -> None:
             assert ours[name] == pytest.approx(theirs[name], rel=1e-6, abs=1e-6), name
 
 
-@pytest.mark.parametrize("overflow", ["wait", "truncate", "defer", "drop"])
-def test_the_bound_holds(folder: Path, overflow: str) -> None:
-    logged = train(folder, "run", OVERFLOW=overflow, DELAYS=f"{overflow}")
+def fresh(folder: Path) -> str:
+    """The log of a run whose every step started from its own version: whatever the times, as many
+    groups as may be are in flight, and the long ones are overtaken.
+    """
+    log = folder / "fresh.jsonl"
+    lines = [json.dumps({"step": i + 1, "version/actor": i}) + "\n" for i in range(STEPS)]
+    log.write_text("".join(lines))
+    return str(log)
+
+
+def test_random_delays_and_a_batch_that_waits(folder: Path) -> None:
+    logged = train(folder, "run", OVERFLOW="wait", DELAYS="3")
     assert max(lag for line in logged for lag in lags(line)) == 2
-    names = {"truncate": "truncated", "defer": "again", "drop": "dropped"}
-    for word, what in names.items():
-        assert bool(fired(logged, what)) == (word == overflow), what
     assert any(line["flight/y"] for line in logged)
+
+
+@pytest.mark.parametrize(
+    ("overflow", "what"), [("truncate", "truncated"), ("defer", "again"), ("drop", "dropped")]
+)
+def test_what_grew_too_old(folder: Path, overflow: str, what: str) -> None:
+    logged = train(folder, "run", OVERFLOW=overflow, RPEG_VERSIONS=fresh(folder))
+    assert max(lag for line in logged for lag in lags(line)) <= 2
+    assert fired(logged, what) > 0
+    assert fired(logged, what) == sum(fired(logged, w) for w in ("truncated", "dropped", "again"))
 
 
 def test_samples_that_go_on_and_a_free_run_made_again(folder: Path) -> None:
@@ -104,7 +120,7 @@ def test_samples_that_go_on_and_a_free_run_made_again(folder: Path) -> None:
 
 
 def test_under_head_they_grow_older_and_it_is_told(folder: Path) -> None:
-    logged = train(folder, "run", OVERFLOW="drop", BOUND="head")
+    logged = train(folder, "run", OVERFLOW="drop", BOUND="head", RPEG_VERSIONS=fresh(folder))
     assert max(lag for line in logged for lag in lags(line)) > 2
     assert not fired(logged, "dropped")
     for line in logged:
@@ -114,7 +130,7 @@ def test_under_head_they_grow_older_and_it_is_told(folder: Path) -> None:
 
 
 def test_the_certificate_ends_a_run_that_lets_them_grow_too_old(folder: Path) -> None:
-    done = launch(folder, "run", OVERFLOW="drop", TOO_WIDE="2")
+    done = launch(folder, "run", OVERFLOW="drop", TOO_WIDE="1", RPEG_VERSIONS=fresh(folder))
     assert done.returncode != 0
     assert "versions old, the pipeline allows 2" in done.stderr
 
