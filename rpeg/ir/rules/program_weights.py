@@ -70,7 +70,12 @@ def _engine(call: CallOp) -> SSAValue | None:
     """The engine that a call samples with."""
     if call.callee.data not in SAMPLES:
         return None
-    return call.receiver if call.receiver is not None else next(iter(call.things), None)
+    from rpeg.ir.rrt import CallOp
+
+    asked = call.receiver if call.receiver is not None else next(iter(call.things), None)
+    maker = asked.owner if asked is not None else None
+    keeps = isinstance(maker, CallOp) and maker.callee.data == "Rollouts"
+    return maker.named.get("engine") if keeps and isinstance(maker, CallOp) else asked
 
 
 def _source(engine: SSAValue) -> SSAValue | None:

@@ -6,6 +6,8 @@ import pytest
 from xdsl.ir import Operation
 
 from rpeg.ir.rrt import AheadOp, CallOp, ProgramOp
+from rpeg.ir.rules.verify import diagnose
+from rpeg.ir.text.sources import Sources
 from rpeg.passes.rpeg_lower_to_programs import RpegLowerToProgramsPass
 from tests.unit.passes.pipelines import parse, place, refusals, run
 from tests.unit.passes.test_pools import TWO, planned
@@ -43,6 +45,19 @@ def test_prompts_start_ahead_of_their_step() -> None:
     assert found.count("batch") == found.count("generate") == 1
     assert found.index("offer") < found.index("generate") < found.index("put")
     assert "Rollouts" not in calls(made["trainer"])
+
+
+@pytest.mark.parametrize(
+    ("erased", "code"),
+    [("swap_weights", "unpublished-weights"), ("reset_prefix_cache", "swap-without-reset")],
+)
+def test_what_is_in_flight_starts_from_the_weights_that_came(erased: str, code: str) -> None:
+    module = run(parse(planned()), TWO, "rpeg-schedule", COMPLETION)
+    assert not list(diagnose(module, Sources("p.rpeg")))
+    call = next(c for c in module.walk() if isinstance(c, CallOp) and c.callee.data == erased)
+    call.detach()
+    call.erase()
+    assert {d.rule for d in diagnose(module, Sources("p.rpeg"))} == {code}
 
 
 @pytest.mark.parametrize("old_spans", ["mask", "drop", "regenerate"])

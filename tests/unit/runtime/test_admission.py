@@ -105,7 +105,7 @@ def test_one_pool_works_ahead() -> None:
 class Hasty(Versions[None]):
     """Starts a batch with whatever is there."""
 
-    def _chosen(self, step: int) -> tuple[int, None] | None:
+    def _chosen(self, step: int, version: int | None = None) -> tuple[int, None] | None:
         return self._held[-1] if self._held else None
 
 
