@@ -57,7 +57,7 @@ ALONE = "dp1"
 VARIES = 0.1
 """Spread of repeats over their median from which on it is told."""
 
-ANSWER_MS = 0.02
+ANSWER_MS = 0.005
 """Of `exact_match`, asked of a worker among others."""
 
 

@@ -10,7 +10,7 @@ the memory that weights leave for the cache.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,8 +27,14 @@ KERNELS_A_LAYER, KERNELS_A_MIXTURE = 8.0, 24.0
 STREAMED_BYTES = 24.0
 """Bytes moved for a token, layer and element of the hidden state, outside matmuls."""
 
-EAGER_LAYER_S = 0.8e-3
-"""Host time of a layer's kernels in a decode step that is launched one by one, from Python."""
+EAGER_LAYER = 80.0
+"""Operations of a layer in a decode step that Python starts one by one, views included."""
+
+EAGER_STEP = 80.0
+"""Of a step besides: noise, sampling, what is kept of it."""
+
+EAGER_ELEMENTS = 61.0
+"""Read and written for a token, layer and element of the hidden state, where nothing is fused."""
 
 ENGINE_BYTES = 1.5e9
 """Of a GPU: context, graphs, activations of a step."""
@@ -50,8 +56,23 @@ class Engine:
     """Whether a sequence is admitted only where the cache of its longest response fits."""
     graph_kernel_s: float = 2e-6
     """Head and tail of a kernel within a CUDA graph."""
-    layer_s: float = 0.0
-    """Host time that a decode step takes for each layer, where steps aren't captured in a graph."""
+    layer_launches: float = 0.0
+    """Operations that the host starts for each layer of a step which is captured in no graph."""
+    step_launches: float = 0.0
+    """And for each step: sampling, noise, what is kept."""
+    streamed_elements: float = 0.0
+    """Moved for a token, layer and element of the hidden state in a decode step; graphs of fused
+    kernels move next to nothing beside weights and cache."""
+
+
+def eager(engine: Engine) -> Engine:
+    """The engine with steps that Python starts operation by operation, nothing fused."""
+    return replace(
+        engine,
+        layer_launches=EAGER_LAYER,
+        step_launches=EAGER_STEP,
+        streamed_elements=EAGER_ELEMENTS,
+    )
 
 
 @dataclass(frozen=True)
@@ -115,9 +136,27 @@ class Serving:
         kernels = KERNELS_A_LAYER * self.shape.layers
         kernels += KERNELS_A_MIXTURE * self.shape.mixture_layers
         sent = n * self.shape.hidden * BF16_BYTES
-        host = engine.step_s + engine.sequence_s * n + engine.layer_s * self.shape.layers
+        host = engine.step_s + engine.sequence_s * n + self.launches(engine)
         launches = kernels * engine.graph_kernel_s
-        return weights + cache + launches + self._reductions(sent) + host
+        small = self._small_kernels(n, engine)
+        return weights + cache + small + launches + self._reductions(sent) + host
+
+    def launches(self, engine: Engine) -> float:
+        """Host seconds of what is started one by one in a step, or in a pass over prompts."""
+        started = engine.layer_launches * self.shape.layers + engine.step_launches
+        return started * self.machine.launch_s
+
+    def _small_kernels(self, tokens: Array, engine: Engine) -> Array:
+        """Seconds of what an engine without fused kernels does between its matmuls: it streams
+        activations, and attends by two small products for each token and head of the cache.
+        """
+        if not engine.streamed_elements:
+            return np.zeros_like(tokens)
+        each = engine.streamed_elements * WIDTHS[self.machine.usual] * self.shape.hidden
+        heads = 1.0 if self.shape.latent else float(self.shape.kv_heads)
+        products = 2.0 * heads * self.machine.product_s
+        layer = tokens * (each / self.machine.memory_rate + products)
+        return self.shape.layers * layer / self.tp
 
     def prefill(self, tokens: ArrayLike, length: ArrayLike) -> Array:
         """Seconds to read prompts of `length` tokens, `tokens` in all; only the last has logits."""
@@ -226,5 +265,6 @@ def generation_time(serving: Serving, requests: Requests, engine: Engine) -> Arr
 def batch_time(serving: Serving, requests: Requests, engine: Engine) -> Array:
     """Seconds of a static batch: one prefill, then as many steps as the response has tokens."""
     read = serving.prefill(requests.number * requests.prompt, requests.prompt)
+    read = read + serving.launches(engine)
     step = serving.step(requests.number, requests.prompt + requests.mean / 2.0, engine)
     return np.asarray(engine.slowdown * (read + requests.longest * step))

@@ -18,6 +18,9 @@ CONSTANTS = KEYS["constants"]
 """Names of a device's fitted constants, in the order they are printed in."""
 
 MICRO, GIGA, TERA = 1e-6, 1e9, 1e12
+
+LAUNCH_US = 10.0
+"""Of a kernel launched from Python, where the file doesn't tell: servers take 5 to 15."""
 STACKED_GIGA = 2.0**30
 """Memory of a GPU is sold in powers of two: an H100 of "80 GB" reports 85.5e9 bytes."""
 
@@ -73,6 +76,10 @@ class Machine:
     """Head and tail of a kernel beyond its FLOPs and bytes."""
     reserved_bytes: float
     """Memory of a GPU that no tensor of the model gets."""
+    launch_s: float
+    """Host time of one kernel that Python launches by itself, in no graph."""
+    product_s: float
+    """What one of many small products in a kernel takes beyond its bytes; GPUs take nothing."""
 
     @property
     def memory_rate(self) -> float:
@@ -83,6 +90,11 @@ class Machine:
     def usual(self) -> str:
         """What it computes in where nothing narrower is asked for: "bf16", or "fp32" on cores."""
         return "bf16" if "bf16" in self.flops else "fp32"
+
+    @property
+    def launches_itself(self) -> bool:
+        """Whether launches and work share one processor, as on cores: neither hides the other."""
+        return self.usual == "fp32"
 
     def matmul_rate(self, precision: str) -> float:
         """FLOP/s that large matmuls reach; a precision the device lacks runs in its usual one."""
@@ -157,6 +169,8 @@ def _machine(file: Figures) -> Machine:
         hbm_efficiency=efficiency("hbm"),
         kernel_s=file.number("constants", "kernel_us") * MICRO,
         reserved_bytes=file.number("constants", "reserved_gb") * GIGA,
+        launch_s=file.number("host", "launch_us", default=LAUNCH_US) * MICRO,
+        product_s=file.number("host", "product_us", default=0.0) * MICRO,
     )
 
 

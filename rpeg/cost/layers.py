@@ -34,32 +34,37 @@ MAIN_GRADIENT_BYTES = 8.0
 
 @dataclass(frozen=True)
 class Host:
-    """Host seconds that one layer's launches take, forward and backward: the GPU waits for them."""
+    """What the host starts for one layer, forward and backward, in launches of one kernel from
+    Python: the GPU waits for them; on cores, which compute too, they come on top.
+    """
 
-    plain_s: float = 0.8e-3
-    mixture_s: float = 6.0e-3
+    plain: float = 80.0
+    mixture: float = 600.0
     """With fused routing and permutation, and one kernel for all experts."""
-    expert_s: float = 0.0
-    """Of each pass over each expert on the rank, where they run one after another."""
+    expert: float = 0.0
+    """In each pass over each expert on the rank, where they run one after another."""
 
 
 FUSED = Host()
 
-CAPTURED = Host(mixture_s=2.5e-3)
+CAPTURED = Host(mixture=250.0)
 """Routing in CUDA graphs and dispatch by the GPUs: nobody waits for the counts of tokens."""
 
-EAGER = Host(mixture_s=13.0e-3)
+EAGER = Host(mixture=1300.0)
 """Routing kernel by kernel; the host reads the counts before it can launch the experts."""
 
-LOOPED = Host(mixture_s=13.0e-3, expert_s=80e-6)
+LOOPED = Host(mixture=1300.0, expert=8.0)
 """The same with a loop over the experts."""
 
-FALLBACK = Host(mixture_s=13.0e-3, expert_s=150e-6)
+FALLBACK = Host(mixture=1300.0, expert=15.0)
 """The same where PyTorch has no grouped kernel for the device: it slices, multiplies and copies for
-each of an expert's three matrices (pytorch/pytorch#161407), 50 us each."""
+each of an expert's three matrices (pytorch/pytorch#161407), five launches each."""
 
-ADAPTED = Host(mixture_s=13.0e-3, expert_s=550e-6)
+ADAPTED = Host(mixture=1300.0, expert=55.0)
 """The same with adapters: two small products more for each, twice as many in the backward pass."""
+
+MEASURED = Host(plain=540.0, mixture=1800.0, expert=8.0)
+"""RPEG's own modules, whose every linear is Megatron-Core's: traced on cores, with little work."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +152,7 @@ class Pricing:
     def plain_layer(self) -> Work:
         """Attention and an MLP."""
         work = self.mixer() + self.mlp(self.shape.ffn) + self._tensor_exchange(2)
-        return self._launched(work, self.host.plain_s)
+        return self._launched(work, self.host.plain)
 
     def mixture_layer(self) -> Work:
         """Attention, shared experts and routed experts."""
@@ -155,7 +160,7 @@ class Pricing:
         assert experts is not None
         shared = self.mlp(experts.shared_ffn) if experts.shared_ffn else Work()
         work = self.mixer() + shared + self.routed() + self._tensor_exchange(1)
-        return self._launched(work, self.host.mixture_s)
+        return self._launched(work, self.host.mixture)
 
     def mixer(self) -> Work:
         """Attention: projections, the core, norm, residual and rotary positions; the ring of cp."""
@@ -193,7 +198,8 @@ class Pricing:
         permuted = (self.dispatcher.permuted + several) * shape.hidden
         moved = permuted + 2.0 * (up + inner) * plans.etp
         routing = self._stream(sent * moved, ROUTING_KERNELS)
-        experts_work = _at_least(_grouped(grouped, local, self.machine), local * self.host.expert_s)
+        looped = local * self.host.expert * self.machine.launch_s
+        experts_work = _at_least(_grouped(grouped, local, self.machine), looped)
         return experts_work + routing + self._exchange(sent)
 
     def head(self) -> Work:
@@ -266,10 +272,13 @@ class Pricing:
             weight_gradient=larger(matmul(self.machine, self.precision, k, m, n), accumulated),
         )
 
-    def _launched(self, work: Work, host: float) -> Work:
+    def _launched(self, work: Work, launches: float) -> Work:
         """At least the time that the host takes to launch the layer's kernels, in each pass."""
-        waiting = larger(host / 3.0 - work.forward, 0.0)
-        return replace(_at_least(work, host / 3.0), cover=work.cover + waiting)
+        each = np.asarray(launches * self.machine.launch_s / 3.0)
+        if self.machine.launches_itself:
+            return work + Work(forward=each, data_gradient=each, weight_gradient=each)
+        waiting = larger(each - work.forward, 0.0)
+        return replace(_at_least(work, each), cover=work.cover + waiting)
 
     def _stream(self, moved: Array | float, kernels: float) -> Work:
         """Memory-bound kernels, twice as much in the backward pass."""

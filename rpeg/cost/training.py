@@ -40,6 +40,10 @@ class Software:
     """How its layers are launched."""
     dispatcher: Dispatcher = USUAL
     """How its tokens get to their experts."""
+    step_s: float = STEP_S
+    """Host time of an optimizer step besides its layers."""
+    layer_launches: float = 0.0
+    """Of the optimizer, for each layer; on GPUs `step_s` holds them."""
     gathers: float = 1.0
     """Messages in which ZeRO-3 moves a layer's weights: 1 where they lie in one stretch."""
 
@@ -90,10 +94,16 @@ def step_time(
         "expert": count * slowest.expert,
         "pipeline": bubble + count * sent,
         "data": data,
-        "optimizer": optimizer + STEP_S,
+        "optimizer": optimizer + _host_s(shape, machine, plans, era),
     }
     scaled = {name: era.slowdown * part for name, part in parts.items()}
     return StepTime(total=sum(scaled.values(), start=np.zeros(())), **scaled)
+
+
+def _host_s(shape: Architecture, machine: Machine, plans: Plans, era: Software) -> Array:
+    """What the host takes for an optimizer step beside passes."""
+    launches = era.layer_launches * shape.layers / plans.pp
+    return np.asarray(era.step_s + plans.trained * launches * machine.launch_s)
 
 
 def forward_time(

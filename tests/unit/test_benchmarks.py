@@ -105,6 +105,7 @@ def core(factor: float) -> Measured:
         attention=(Timed(1e9, factor / 40),),
         streams=(Timed(1e9, factor / 10),),
         host_copies=(Timed(1e9, factor / 5),),
+        forwards=(Timed(1.0, factor * 2e-3), Timed(128.0, factor * 8e-3)),
         collectives=tuple(collectives),
     )
 

@@ -49,12 +49,13 @@ class Layout:
         """The rows as micro-batches of equally many tokens, as few as the bound allows.
 
         A sequence counts with the mean length S2 / S1 that attention sees, so that both tokens
-        and attention's work are those of the rows.
+        and attention's work are those of the rows. Prompts are packed once.
         """
-        seq = rows.squares / rows.tokens
-        mine = rows.tokens / self.dp
+        tokens = rows.packed
+        seq = rows.squares / tokens
+        mine = tokens / self.dp
         count = max(math.ceil(mine / bound.tokens(rows)), self.pp if self.vpp > 1 else 1)
-        return self.split(rows.tokens, mine / count, seq, trained)
+        return self.split(tokens, mine / count, seq, trained)
 
     def split(self, tokens: float, micro: float, seq: float, trained: float) -> Plans:
         """So many tokens in micro-batches of `micro` tokens, all in sequences of `seq`."""
@@ -96,7 +97,7 @@ class Bound:
         if self.in_tokens is not None:
             return max(float(self.in_tokens), rows.average)
         if self.in_rows is not None:
-            return self.in_rows * rows.average
+            return self.in_rows * rows.packed / rows.number
         return math.inf
 
     def at_most(self, rows: Rows, share: int, longest: float) -> float:

@@ -167,9 +167,12 @@ def _published(op: PublishOp, setting: Setting) -> Profile:
         return Profile()
     trainer, engine = layout_of(update), setting.rollouts(readers[0]).layout
     if pool_of(update) == to:
-        return moving.publish_within(
-            setting.models[model], trainer, engine, setting.machine, moving.bucket_of(update)
+        bucket = moving.bucket_of(update)
+        within = moving.publish_within(
+            setting.models[model], trainer, engine, setting.machine, bucket
         )
+        launches = setting.assumptions.publish_launches * setting.models[model].shape.layers
+        return within.with_seconds("overhead", launches * setting.machine.launch_s)
     clause = clause_of(update, "publish")
     mode = str(python_value(clause.settings.get("mode"))) if clause is not None else "reshard"
     return moving.publish_apart(

@@ -6,9 +6,20 @@ weights on every process and decodes 128 samples at a time until the last of the
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
-from rpeg.cost.generation import Engine, Requests, Serving, batch_time, concurrency, generation_time
+import numpy as np
+
+from rpeg.cost.arrays import Array, larger
+from rpeg.cost.generation import (
+    Engine,
+    Requests,
+    Serving,
+    concurrency,
+    eager,
+    generation_time,
+)
 from rpeg.cost.hardware import Machine
 from rpeg.cost.kernels import BF16_BYTES
 from rpeg.cost.profiles.layouts import Layout
@@ -69,10 +80,25 @@ class Rollouts:
         """Bytes of weights on one process."""
         return float(self.serving(machine).weights) * max(self.model.width / BF16_BYTES, 1.0)
 
+    def software(self, engine: Engine) -> Engine:
+        """As this one runs: at most so many sequences; the embedded one is launched by Python."""
+        limited = replace(engine, most_sequences=self.most)
+        return eager(limited) if self.embedded else limited
+
+    def chunk(self, rows: Rows, on: Machine, engine: Engine, longest: Array | float) -> Array:
+        """Seconds of a chunk of the embedded engine: it is filled up to its size, reads each prompt
+        once for all of its responses, and the last token of a response is not read again.
+        """
+        serving, prompt = self.serving(on), rows.prompt.average
+        read = serving.prefill(self.most / rows.a_prompt * prompt, prompt)
+        step = serving.step(self.most, prompt + longest / 2.0, engine)
+        again = larger(np.asarray(longest) - 1.0, 0.0)
+        return np.asarray(engine.slowdown * (read + serving.launches(engine) + again * step))
+
     def profile(self, rows: Rows, machine: Machine, engine: Engine) -> Profile:
         """Of sampling responses to all rows; the slowest replica has the longest."""
         asked = self._requests(rows, rows.response.longest(rows.number))
-        software = replace(engine, most_sequences=self.most)
+        software = self.software(engine)
 
         def seconds(on: Machine) -> float:
             if self.embedded:
@@ -93,7 +119,7 @@ class Rollouts:
         context = rows.prompt.average + longest
         if self.embedded:
             return min(self.most, float(asked.number)) * context * float(serving.cached)
-        running = concurrency(serving, even, replace(engine, most_sequences=self.most))
+        running = concurrency(serving, even, self.software(engine))
         whole = min(float(running) * context, float(serving.room(engine)))
         return max(whole, context) * float(serving.cached)
 
@@ -114,10 +140,6 @@ class Rollouts:
         """
         mine = max(rows.number / self.layout.dp, 1.0)
         size = min(self.most, mine)
-        last = self._chunk(rows, on, engine, size, rows.response.longest(rows.number))
-        others = self._chunk(rows, on, engine, size, rows.response.longest(size))
-        return last + (mine / size - 1.0) * others
-
-    def _chunk(self, rows: Rows, on: Machine, engine: Engine, size: float, longest: float) -> float:
-        each = Requests.of(size, rows.prompt.average, rows.response.average, longest=longest)
-        return float(batch_time(self.serving(on), each, engine))
+        longest = np.array([rows.response.longest(n) for n in (rows.number, size)])
+        last, others = self.chunk(rows, on, engine, longest)
+        return float(last + (math.ceil(mine / size) - 1.0) * others)

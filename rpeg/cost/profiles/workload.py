@@ -52,6 +52,8 @@ class Rows:
     number: float
     prompt: Distribution
     response: Distribution
+    a_prompt: float = 1.0
+    """Responses of one prompt."""
 
     @property
     def average(self) -> float:
@@ -64,14 +66,20 @@ class Rows:
         return self.number * self.average
 
     @property
+    def packed(self) -> float:
+        """Tokens that a pass over all goes through: a prompt once for all of its responses."""
+        return self.number * (self.prompt.average / self.a_prompt + self.response.average)
+
+    @property
     def squares(self) -> float:
         """S2: squares of the sequences' lengths, prompts independent of responses."""
         cross = 2.0 * self.prompt.average * self.response.average
         return self.number * (self.prompt.square + cross + self.response.square)
 
     def share(self, number: float) -> Rows:
-        """So many of them."""
-        return Rows(number, self.prompt, self.response)
+        """So many of them, drawn from all: fewer of one prompt."""
+        together = max(self.a_prompt * number / self.number, 1.0)
+        return Rows(number, self.prompt, self.response, together)
 
 
 @dataclass
@@ -87,7 +95,7 @@ class Workload:
         source = trajectories_of(value) or value
         match source.type:
             case TrajectoriesType() as held:
-                return self._sampled(source, held.prompts.data * held.n)
+                return self._sampled(source, held.prompts.data, held.n)
             case DemosType() as held:
                 return self._read(source, held.size.data)
             case PairsType() as held:
@@ -130,16 +138,16 @@ class Workload:
         self._assume(f"no line `expect {verifier}`: taken as {text}")
         return Lengths(usual.mean, timeout, usual.spread)
 
-    def _sampled(self, y: SSAValue, number: float) -> Rows:
+    def _sampled(self, y: SSAValue, prompts: int, n: int) -> Rows:
         made = unmoved(y).owner
         generate = self._generate(made) if isinstance(made, Operation) else None
         if generate is None:
             name = y.name_hint or ""
             usual = self._usual_prompts(f"no generate makes `{name}`")
-            return Rows(number, usual, self._response(name, 1024.0))
+            return Rows(prompts * n, usual, self._response(name, 1024.0), n)
         most = float(generate.int_of("max_tokens"))
         response = self._response(stage_name(generate), most)
-        return Rows(number, self._prompts_of(generate.prompts), response)
+        return Rows(prompts * n, self._prompts_of(generate.prompts), response, n)
 
     def _generate(self, made: Operation) -> GenerateOp | None:
         """The generate that makes trajectories, inside of a collect or by itself."""

@@ -59,8 +59,8 @@ class Chunks:
 
     replicas: int
     size: int
-    seconds: Callable[[Array, Array, Array], Array]
-    """Of chunks of so many responses, of such a mean and longest length."""
+    seconds: Callable[[Array], Array]
+    """Of chunks whose longest response is so long."""
 
     def ends(self, lengths: Array) -> Array:
         """Seconds until each response's chunk has ended."""
@@ -70,8 +70,7 @@ class Chunks:
     def _ends(self, lengths: Array) -> Array:
         starts = np.arange(0, len(lengths), self.size)
         count = np.diff(starts, append=len(lengths))
-        mean = np.add.reduceat(lengths, starts) / count
-        took = self.seconds(count, mean, np.maximum.reduceat(lengths, starts))
+        took = self.seconds(np.maximum.reduceat(lengths, starts))
         return np.repeat(np.cumsum(took), count)
 
 

@@ -7,13 +7,12 @@ their tokens, a verifier a time of its own for each. All else is as the closed f
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from rpeg.cost.arrays import Array
-from rpeg.cost.generation import Engine, Requests, Serving, batch_time, concurrency
+from rpeg.cost.generation import Engine, Requests, Serving, concurrency
 from rpeg.cost.period.graph import TaskGraph
 from rpeg.cost.profiles.judging import judge
 from rpeg.cost.profiles.sampling import Rollouts
@@ -107,16 +106,15 @@ def _sampled(value: SSAValue) -> GenerateOp | None:
 
 def _engine(rollouts: Rollouts, rows: Rows, setting: Setting) -> draws.Engine:
     serving = rollouts.serving(setting.machine)
-    engine = replace(setting.assumptions.sampling, most_sequences=rollouts.most)
+    engine = rollouts.software(setting.assumptions.sampling)
     replicas = int(rollouts.layout.dp)
     if not rollouts.embedded:
         return draws.Continuous(
             replicas, _decoding(serving, rows.share(rows.number / replicas), engine)
         )
 
-    def seconds(number: Array, mean: Array, longest: Array) -> Array:
-        asked = Requests.of(number, rows.prompt.average, mean, longest=longest)
-        return batch_time(serving, asked, engine)
+    def seconds(longest: Array) -> Array:
+        return rollouts.chunk(rows, setting.machine, engine, longest)
 
     return draws.Chunks(replicas, int(rollouts.most), seconds)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rpeg.cost.architecture import Architecture
 from rpeg.cost.arrays import Array
-from rpeg.cost.generation import EAGER_LAYER_S, Engine, Requests, Serving
+from rpeg.cost.generation import EAGER_LAYER, Engine, Requests, Serving
 from rpeg.cost.hardware import Machine
 from rpeg.cost.layers import EAGER
 from rpeg.cost.lengths import Lengths
@@ -91,7 +91,7 @@ def engine(row: Row, step_s: float | Array, slowdown: float = 1.0) -> Engine:
         step_s=step_s,
         utilization=float(told or shared),
         most_sequences=1024.0,
-        layer_s=EAGER_LAYER_S if "verl" in row.text("framework") else 0.0,
+        layer_launches=EAGER_LAYER if "verl" in row.text("framework") else 0.0,
     )
 
 

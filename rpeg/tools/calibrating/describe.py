@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rpeg.cost.hardware import GIGA, MICRO, STACKED_GIGA, TERA
+from rpeg.tools.calibrating import probe
 from rpeg.tools.calibrating.fit import Line, Wire, line, wire
 from rpeg.tools.calibrating.measured import Measured
 
@@ -64,13 +65,12 @@ def cluster_file(name: str, found: Measured, date: str) -> str:
         f"# Each figure is {{ value, source, cite }}; source is datasheet, measured or default.\n"
     )
     called = f"name = {json.dumps(found.device)}"
-    memory = Figure("memory_gb", found.host_bytes / GIGA, "physical memory")
     sections = [
         _lines(head, f"name = {json.dumps(name)}", *_top(found)),
         _lines("[device]", called, *_device(found, fits)),
         _lines("[gpu_link]", *_link(found, fits)),
         _lines("[nic]", *_nic(found, fits)),
-        _lines("[host]", memory),
+        _lines("[host]", *_host(found, fits)),
         _lines("[constants]", *_constants(found, fits)),
     ]
     return "\n".join(sections)
@@ -116,6 +116,16 @@ def _nic(found: Measured, fits: Fits) -> Iterator[Figure]:
     yield Figure("gb_per_s", rate / GIGA, cite, "default")
     yield Figure("latency_us", latency / MICRO, cite, "default")
     yield Figure("reduces_in_switch", 0, cite, "default")
+
+
+def _host(found: Measured, fits: Fits) -> Iterator[Figure]:
+    steps, flops, moved = found.forwards, fits.matmul.rate, fits.stream.rate
+    product = probe.product_s(steps, flops, moved, 2.0 if found.gpus else 4.0)
+    yield Figure("memory_gb", found.host_bytes / GIGA, "physical memory")
+    launch = probe.launch_s(steps, flops) / MICRO
+    yield Figure("launch_us", launch, "tiny decode steps of one sequence, over their launches")
+    cite = "what more sequences add to them, beyond FLOPs and bytes"
+    yield Figure("product_us", product / MICRO, cite)
 
 
 def _reached(found: Measured, fits: Fits) -> tuple[float, float, str]:

@@ -47,13 +47,15 @@ class Measured:
     """Reads and writes of the device's memory."""
     host_copies: tuple[Timed, ...]
     """Between the device's memory and the host's."""
+    forwards: tuple[Timed, ...]
+    """Decode steps of a tiny model, launched by Python; work is their sequences."""
     collectives: tuple[Exchange, ...]
     """None with one process."""
 
     @classmethod
     def of_json(cls, table: dict[str, Any]) -> Measured:
         """What `to_json` made."""
-        timed = ("matmuls", "attention", "streams", "host_copies")
+        timed = ("matmuls", "attention", "streams", "host_copies", "forwards")
         lists = {name: tuple(Timed(**one) for one in table[name]) for name in timed}
         exchanges = tuple(Exchange(**one) for one in table["collectives"])
         return cls(**{**table, **lists, "collectives": exchanges})

@@ -14,7 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +24,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rpeg.ir.clusters import load_cluster
+from rpeg.runtime.engine.decoder import Decoder
+from rpeg.runtime.models.shape import ModelShape
+from rpeg.runtime.numerics.memory import keep_freed_memory
+from rpeg.tools.calibrating import probe
 from rpeg.tools.calibrating.measured import Exchange, Measured, Timed
 
 LEAST_S = 0.02
@@ -69,6 +73,7 @@ class Bench:
     device: torch.device
     sizes: Sizes
     rounds: int
+    clock: Callable[[], float] = time.perf_counter
 
     def seconds(self, work: Work) -> float:
         """The median over rounds of one call's seconds, on the slowest process.
@@ -88,11 +93,11 @@ class Bench:
     def _round(self, work: Work, calls: int) -> float:
         """Seconds of one of so many calls."""
         self._wait()
-        begin = time.perf_counter()
+        begin = self.clock()
         for _ in range(calls):
             work()
         self._wait()
-        return (time.perf_counter() - begin) / calls
+        return (self.clock() - begin) / calls
 
     def _wait(self) -> None:
         if self.device.type == "cuda":
@@ -136,6 +141,40 @@ def host_copies(bench: Bench) -> Iterator[Timed]:
     yield Timed(size, bench.seconds(lambda: here.copy_(there, non_blocking=True)))
 
 
+def forwards(bench: Bench) -> Iterator[Timed]:
+    """Decode steps of a tiny model in the embedded engine, with few sequences and with many."""
+    decoder, device = _tiny_decoder(bench), bench.device
+    for rows in probe.SEQUENCES:
+        ids = torch.ones(rows, dtype=torch.long, device=device)
+        cache = decoder.cache(rows, probe.PAST + 1)
+        bias = torch.zeros(rows, 1, probe.PAST + 1, device=device)
+        step = partial(decoder.step, ids, ids * probe.PAST, cache, probe.PAST, bias)
+        yield Timed(rows, bench.seconds(step))
+
+
+def _tiny_decoder(bench: Bench) -> Decoder:
+    shape = ModelShape(
+        family="qwen3",
+        vocab=probe.VOCABULARY,
+        hidden=probe.HIDDEN,
+        ffn=probe.FFN,
+        layers=probe.LAYERS,
+        heads=probe.HEADS,
+        kv_heads=probe.HEADS,
+        head_dim=probe.HEAD_DIM,
+        eps=1e-6,
+        rope_theta=1e4,
+        rope_factor=None,
+        qkv_bias=False,
+        qk_norm=True,
+        tied=True,
+        positions=2 * probe.PAST,
+        init_std=0.02,
+    )
+    weights = {name: _random(bench, *sides) for name, sides in shape.tensors()}
+    return Decoder(shape, weights, bench.sizes.dtype)
+
+
 def collectives(bench: Bench) -> Iterator[Exchange]:
     """What tensor and data parallelism send, small and large."""
     ranks = dist.get_world_size()
@@ -167,7 +206,8 @@ def measure(bench: Bench) -> Measured:
         attention=tuple(attention(bench)),
         streams=tuple(streams(bench)),
         host_copies=tuple(host_copies(bench)),
-        collectives=tuple(collectives(bench)),
+        forwards=tuple(forwards(bench)),
+        collectives=tuple(collectives(replace(bench, clock=time.perf_counter))),
     )
     memory, reserved = _memory(bench.device, host)
     return measured(
@@ -200,6 +240,11 @@ def _resident() -> float:
 _resident_at_start = _resident()
 
 
+def _on_cores(rounds: int) -> Bench:
+    """Its clock stands still while others have the core; waits for a GPU or a peer are no work."""
+    return Bench(torch.device("cpu"), ON_CORES, rounds, time.thread_time)
+
+
 def main(out: str, rounds: int) -> None:
     """Measures as one of the processes."""
     on_gpu = torch.cuda.is_available()
@@ -207,9 +252,11 @@ def main(out: str, rounds: int) -> None:
     if on_gpu:
         torch.cuda.set_device(local)
     torch.set_num_threads(1)
+    torch.set_grad_enabled(False)
+    keep_freed_memory()
     dist.init_process_group("nccl" if on_gpu else "gloo")
-    device = torch.device("cuda", local) if on_gpu else torch.device("cpu")
-    measured = measure(Bench(device, ON_GPUS if on_gpu else ON_CORES, rounds))
+    on_gpus = Bench(torch.device("cuda", local), ON_GPUS, rounds)
+    measured = measure(on_gpus if on_gpu else _on_cores(rounds))
     if dist.get_rank() == 0:
         Path(out).write_text(json.dumps(measured.to_json()), encoding="utf-8")
     dist.destroy_process_group()

@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rpeg.cost.architecture_files import load_architecture
 from rpeg.cost.collectives import ALL_GATHER, ALL_REDUCE, BROADCAST, Group, collective
+from rpeg.cost.generation import Engine, Serving, eager
 from rpeg.cost.hardware import Link, load_machine
 from rpeg.cost.kernels import matmul
 from rpeg.ir.clusters import load_cluster
-from rpeg.tools.calibrating import idle, measure
+from rpeg.tools.calibrating import idle, measure, probe
 from rpeg.tools.calibrating.describe import cluster_file
 from rpeg.tools.calibrating.fit import line, wire
 from rpeg.tools.calibrating.measured import Exchange, Measured, Timed
@@ -28,6 +30,38 @@ LINK = Link(2.5e9, 2, 40e-6, reduces_in_switch=False, efficiency=1.0)
 
 def timed(*sizes: float) -> tuple[Timed, ...]:
     return tuple(Timed(size, size / RATE + HEAD) for size in sizes)
+
+
+LAUNCH, PRODUCT = 12e-6, 0.7e-6
+
+
+def decode_steps() -> tuple[Timed, ...]:
+    """As the cost model has them on a core that launches and multiplies at such a pace."""
+    core = replace(
+        load_machine("h100"),
+        flops={"fp32": RATE},
+        gemm_efficiency=1.0,
+        hbm_bytes_per_s=1e10,
+        hbm_efficiency=1.0,
+        launch_s=LAUNCH,
+        product_s=PRODUCT,
+    )
+    width, heads = probe.HIDDEN, probe.HEADS
+    shape = replace(
+        load_architecture("llama3-8b"),
+        layers=probe.LAYERS,
+        hidden=width,
+        ffn=probe.FFN,
+        heads=heads,
+        kv_heads=heads,
+        head_dim=probe.HEAD_DIM,
+        vocabulary=1,
+    )
+    engine = eager(Engine(sequence_s=0.0, step_s=0.0, graph_kernel_s=0.0))
+    alone = replace(engine, step_launches=0.0)
+    serving = Serving.of(shape, core, precision="fp32", cache_bytes=4.0)
+    steps = ((n, float(serving.step(n, probe.PAST, alone))) for n in probe.SEQUENCES)
+    return tuple(Timed(float(n), seconds) for n, seconds in steps)
 
 
 def exchanges() -> tuple[Exchange, ...]:
@@ -56,6 +90,7 @@ def found() -> Measured:
         attention=(Timed(3e9, 0.1),),
         streams=(Timed(1e9, 0.1),),
         host_copies=(Timed(1e9, 0.25), Timed(1e9, 0.2)),
+        forwards=decode_steps(),
         collectives=exchanges(),
     )
 
@@ -92,6 +127,8 @@ def test_the_file_is_a_cluster(found: Measured, tmp_path: Path) -> None:
     assert machine.attention_rate == pytest.approx(30e9, rel=1e-3)
     assert machine.link.reached == pytest.approx(LINK.bytes_per_s, rel=0.02)
     assert machine.reserved_bytes == 0.25e9
+    assert machine.launch_s == pytest.approx(LAUNCH, rel=0.02)
+    assert machine.product_s == pytest.approx(PRODUCT, rel=0.1)
     fit = float(matmul(machine, "bf16", 128.0, 128.0, 128.0))
     assert fit == pytest.approx(2.0 * 128**3 / RATE + HEAD, rel=1e-3)
 

@@ -66,11 +66,7 @@ def test_draws_repeat_by_seed_step_and_stage() -> None:
 def test_chunks_wait_for_their_longest() -> None:
     """Two replicas with three responses each, two at a time, a second a token."""
 
-    def seconds(number: Array, mean: Array, longest: Array) -> Array:
-        assert number.sum() == 3
-        return longest
-
-    found = Chunks(2, 2, seconds).ends(np.array([5.0, 9.0, 2.0, 1.0, 1.0, 7.0]))
+    found = Chunks(2, 2, lambda longest: longest).ends(np.array([5.0, 9.0, 2.0, 1.0, 1.0, 7.0]))
     assert found.tolist() == [9, 9, 11, 1, 1, 8]
 
 
