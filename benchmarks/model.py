@@ -5,10 +5,9 @@
 Every round measures the machine anew, as `rpeg calibrate` does, with one process and with two,
 which slow each other down; then it runs `examples/sort_digits.rpeg:grpo` under each layout, from
 the same warmed-up weights and without evaluations. The model is given the rates of as many
-processes as a layout has, and how long the demo's prompts and answers are. What is left of each
-stage on one process, as a factor, is told, and the other layouts are predicted with it too. A
-machine that does something else is refused: `--busy` goes on. The warm-up is trained once, in
-FOLDER (default `runs/processes`, which `processes.py` shares).
+processes as a layout has, and how long the demo's prompts and answers are; nothing is fitted to its
+steps. A machine that does something else is refused: `--busy` goes on. The warm-up is trained once,
+in FOLDER (default `runs/processes`, which `processes.py` shares); the rest takes five minutes.
 """
 
 from __future__ import annotations
@@ -51,9 +50,6 @@ LAYOUTS: Mapping[str, int] = {"dp1": 1, "dp2": 2, "dp2zero1": 2, "tp2": 2, "pp2"
 EVALUATIONS = r"    every\(steps=25\).*?\n    }\n|  data heldout = [^\n]*\n(?=  verifier)"
 """Of the demo's second pipeline: what it does on some steps, and the data for that."""
 
-ALONE = "dp1"
-"""The layout whose stages tell what is left to explain."""
-
 VARIES = 0.1
 """Spread of repeats over their median from which on it is told."""
 
@@ -71,25 +67,9 @@ class Layout:
     """(predicted, measured) of each stage, by the clock's name."""
 
     @property
-    def ratio(self) -> float:
-        """Predicted over measured, of the medians."""
-        return statistics.median(self.predicted) / statistics.median(self.measured)
-
-    def residuals(self) -> dict[str, float]:
-        """Measured over predicted, by stage."""
-        sides = {stage: zip(*pairs, strict=True) for stage, pairs in self.stages.items()}
-        medians = {
-            stage: [statistics.median(side) for side in both] for stage, both in sides.items()
-        }
-        return {stage: found / told for stage, (told, found) in medians.items() if told}
-
-    def corrected(self, residuals: Mapping[str, float]) -> float:
-        """The predicted step with a factor for each stage; they follow each other on one pool."""
-        longer = (
-            statistics.median(told for told, _ in pairs) * (residuals.get(stage, 1.0) - 1.0)
-            for stage, pairs in self.stages.items()
-        )
-        return statistics.median(self.predicted) + sum(longer)
+    def error(self) -> float:
+        """Predicted over measured less 1, of the medians."""
+        return statistics.median(self.predicted) / statistics.median(self.measured) - 1.0
 
     @property
     def spread(self) -> float:
@@ -100,7 +80,7 @@ class Layout:
 def main() -> None:
     """Runs the benchmark and prints what it came to."""
     options = parse()
-    refuse_busy(options.busy)
+    print(idleness(options.busy), flush=True)
     folder: Path = options.folder.resolve()
     pipeline = with_lengths(write_pipeline(folder), folder)
     layouts = {name: Layout() for name in LAYOUTS}
@@ -114,11 +94,15 @@ def main() -> None:
     print(report(layouts))
 
 
-def refuse_busy(anyway: bool) -> None:
-    """Ends the program where others keep the cores busy."""
+def idleness(anyway: bool) -> str:
+    """What others do with the cores; ends the program where they work and nobody said `--busy`."""
     share = others_share()
-    if share is not None and share > BUSY and not anyway:
+    if share is None:
+        return "nothing here tells whether others work"
+    if share > BUSY and not anyway:
         sys.exit(f"others use {100 * share:.0f} % of the cores: wait, or go on with --busy")
+    busy = f", more than {100 * BUSY:.0f} %: what follows is no measurement"
+    return f"others use {100 * share:.0f} % of the cores{busy if share > BUSY else ''}"
 
 
 def with_lengths(pipeline: Path, folder: Path) -> Path:
@@ -195,25 +179,26 @@ def corun(machines: Mapping[int, Measured]) -> str:
     return f"two at once: matmuls take {rates:.2f} times as long, memory {memory:.2f}"
 
 
+HEAD = f"{'layout':10} predicted   measured    error   spread"
+
+
 def report(layouts: Mapping[str, Layout]) -> str:
-    """Medians of all rounds, predicted over measured; stages below."""
-    parts, residuals = [""], layouts[ALONE].residuals()
+    """Medians of all rounds, by layout, then by stage."""
+    parts = ["", HEAD, *(line(name, layout) for name, layout in layouts.items())]
     for name, layout in layouts.items():
-        parts.append(line(name, layout))
-        corrected = layout.corrected(residuals) / statistics.median(layout.measured)
-        parts.append(f"  with what {ALONE}'s stages leave: {corrected:.2f}")
+        parts.append(f"\nstages of {name}")
         for stage, pairs in layout.stages.items():
             told, found = (statistics.median(side) for side in zip(*pairs, strict=True))
-            parts.append(f"  {stage:16} predicted {told:7.3f} s, measured {found:7.3f} s")
+            parts.append(f"{stage:14} {told:7.3f} s  {found:7.3f} s  {told / found - 1.0:+7.1%}")
     return "\n".join(parts)
 
 
 def line(name: str, layout: Layout) -> str:
     """One layout: medians so far."""
     predicted, measured = (statistics.median(s) for s in (layout.predicted, layout.measured))
-    text = f"{name:9} predicted {predicted:7.3f} s, measured {measured:7.3f} s: {layout.ratio:.2f}"
-    varies = f", repeats vary by {100 * layout.spread:.0f} %"
-    return text + (varies if layout.spread > VARIES else "")
+    text = f"{name:10} {predicted:7.3f} s  {measured:7.3f} s  {layout.error:+7.1%}"
+    varies = "  repeats vary" if layout.spread > VARIES else ""
+    return f"{text}  {layout.spread:7.1%}{varies}"
 
 
 def parse() -> argparse.Namespace:
@@ -222,7 +207,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("folder", type=Path, nargs="?", default=Path("runs/processes"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=8, help="of a run; the first isn't counted")
-    parser.add_argument("--calibrations", type=int, default=3, help="rounds of each calibration")
+    parser.add_argument("--calibrations", type=int, default=2, help="rounds of each calibration")
     parser.add_argument("--busy", action="store_true", help="whatever else the machine does")
     return parser.parse_args()
 

@@ -73,18 +73,32 @@ def test_what_the_model_predicts_of_the_demo(tmp_path: Path, monkeypatch: Monkey
         assert slow.period_s == pytest.approx(sum(seconds.values()), rel=1e-6)
 
 
-def test_what_one_process_leaves_to_explain(monkeypatch: MonkeyPatch) -> None:
+def test_the_table_of_predicted_and_measured(monkeypatch: MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     from model import Layout, report
 
-    alone = Layout([3.0, 3.0], [4.0, 5.0], {"generate": [(1.0, 2.0), (1.0, 3.0)]})
-    assert alone.residuals() == {"generate": 2.5}
-    assert alone.corrected({"generate": 2.5}) == pytest.approx(4.5)
-    assert alone.spread == pytest.approx(1 / 4.5)
-    two = Layout([2.0], [2.6], {"generate": [(0.5, 1.0)]})
-    told = report({"dp1": alone, "dp2": two})
-    assert "predicted   3.000 s, measured   4.500 s: 0.67, repeats vary by 22 %" in told
-    assert "with what dp1's stages leave: 1.06" in told  # (2.0 + 1.5 * 0.5) / 2.6
+    alone = Layout([3.0, 3.6], [4.0, 5.0], {"generate": [(1.0, 2.0), (1.0, 3.0)]})
+    two = Layout([2.0], [2.5])
+    _, head, *lines = report({"dp1": alone, "dp2": two}).splitlines()
+    assert head.split() == ["layout", "predicted", "measured", "error", "spread"]
+    assert lines[0].split()[-4:] == ["-26.7%", "22.2%", "repeats", "vary"]
+    assert lines[1].split() == ["dp2", "2.000", "s", "2.500", "s", "-20.0%", "0.0%"]
+    assert lines[4].split() == ["generate", "1.000", "s", "2.500", "s", "-60.0%"]
+
+
+@pytest.mark.parametrize(
+    ("share", "told"),
+    [(None, "nothing here tells"), (0.03, "others use 3 % of the cores"), (0.4, "no measurement")],
+)
+def test_how_idle_the_machine_is(share: float | None, told: str, monkeypatch: MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import model
+
+    monkeypatch.setattr(model, "others_share", lambda: share)
+    assert told in model.idleness(anyway=True)
+    if share == 0.4:
+        with pytest.raises(SystemExit, match="others use 40 % of the cores: wait"):
+            model.idleness(anyway=False)
 
 
 def core(factor: float) -> Measured:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rpeg.cost.hardware import GIGA, MICRO, STACKED_GIGA, TERA
+from rpeg.cost.kernels import WIDTHS
 from rpeg.tools.calibrating import probe
 from rpeg.tools.calibrating.fit import Line, Wire, line, wire
 from rpeg.tools.calibrating.measured import Measured
@@ -119,13 +120,14 @@ def _nic(found: Measured, fits: Fits) -> Iterator[Figure]:
 
 
 def _host(found: Measured, fits: Fits) -> Iterator[Figure]:
-    steps, flops, moved = found.forwards, fits.matmul.rate, fits.stream.rate
-    product = probe.product_s(steps, flops, moved, 2.0 if found.gpus else 4.0)
+    width = WIDTHS["bf16" if found.gpus else "fp32"]
+    reached = probe.Reached(fits.matmul.rate, fits.stream.rate, width)
+    host = probe.launching(found.forwards, reached)
     yield Figure("memory_gb", found.host_bytes / GIGA, "physical memory")
-    launch = probe.launch_s(steps, flops) / MICRO
-    yield Figure("launch_us", launch, "tiny decode steps of one sequence, over their launches")
-    cite = "what more sequences add to them, beyond FLOPs and bytes"
-    yield Figure("product_us", product / MICRO, cite)
+    cite = "a tiny decode step of one sequence, over its launches"
+    yield Figure("launch_us", host.launch_s / MICRO, cite)
+    cite = "what more sequences add to it, beyond FLOPs and bytes"
+    yield Figure("product_us", host.product_s / MICRO, cite)
 
 
 def _reached(found: Measured, fits: Fits) -> tuple[float, float, str]:

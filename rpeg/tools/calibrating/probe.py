@@ -8,6 +8,7 @@ and bytes is the two small products of each head. Both are solved for in the for
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rpeg.cost.generation import EAGER_ELEMENTS, EAGER_LAYER
 from rpeg.tools.calibrating.measured import Timed
@@ -20,22 +21,40 @@ PAST = 12
 SEQUENCES = (1, 128)
 """Of the two steps that are timed."""
 
-FLOPS = 2.0 * LAYERS * (4 * HIDDEN**2 + 3 * HIDDEN * FFN)
-"""Of a sequence's token."""
+WEIGHTS = LAYERS * (4 * HIDDEN**2 + 3 * HIDDEN * FFN)
 
 
-def launch_s(steps: Sequence[Timed], flops_per_s: float) -> float:
-    """Seconds of one launch; of each step `work` is its sequences."""
-    one = min(steps, key=lambda step: step.work)
-    return max(one.seconds - one.work * FLOPS / flops_per_s, 0.0) / (LAYERS * EAGER_LAYER)
+@dataclass(frozen=True)
+class Launching:
+    """What Python's way of computing costs, in seconds."""
+
+    launch_s: float
+    """Of one operation."""
+    product_s: float
+    """Of one small product among others."""
 
 
-def product_s(
-    steps: Sequence[Timed], flops_per_s: float, bytes_per_s: float, width: float
-) -> float:
-    """Seconds of one small product, on a device whose numbers have `width` bytes."""
+@dataclass(frozen=True)
+class Reached:
+    """What kernels of the device reach."""
+
+    flops_per_s: float
+    bytes_per_s: float
+    width: float
+    """Bytes of a number."""
+
+    def step(self, sequences: float) -> float:
+        """Seconds of a step without launches and products."""
+        flops = 2.0 * WEIGHTS * sequences / self.flops_per_s
+        read = self.width * WEIGHTS / self.bytes_per_s
+        moved = self.width * LAYERS * HIDDEN * (EAGER_ELEMENTS + 2.0 * PAST) / self.bytes_per_s
+        return max(flops, read) + sequences * moved
+
+
+def launching(steps: Sequence[Timed], reached: Reached) -> Launching:
+    """Both, from the steps' times; of each step `work` is its sequences."""
     few, many = sorted(steps, key=lambda step: step.work)
-    moved = width * LAYERS * HIDDEN * (EAGER_ELEMENTS + 2.0 * PAST)
-    each = (many.seconds - few.seconds) / (many.work - few.work)
-    left = each - FLOPS / flops_per_s - moved / bytes_per_s
-    return max(left, 0.0) / (2.0 * HEADS * LAYERS)
+    left_few, left_many = (max(s.seconds - reached.step(s.work), 0.0) for s in (few, many))
+    each = max(left_many - left_few, 0.0) / (many.work - few.work)
+    launches = max(left_few - few.work * each, 0.0)
+    return Launching(launches / (LAYERS * EAGER_LAYER), each / (2.0 * HEADS * LAYERS))

@@ -54,7 +54,7 @@ def decode_steps() -> tuple[Timed, ...]:
         ffn=probe.FFN,
         heads=heads,
         kv_heads=heads,
-        head_dim=probe.HEAD_DIM,
+        head_width=probe.HEAD_DIM,
         vocabulary=1,
     )
     engine = eager(Engine(sequence_s=0.0, step_s=0.0, graph_kernel_s=0.0))
