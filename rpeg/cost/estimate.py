@@ -115,7 +115,7 @@ class Estimate:
     period_s: float
     """Seconds from one step's new weights to the next one's, in the steady state."""
     latency_s: float
-    """Seconds from a step's first task to its last."""
+    """Seconds from a step's first task to its last, by itself: no other step is waited for."""
     bounds: Bounds
     critical_cycle: tuple[str, ...]
     """Tasks that the period waits for, in order; the last one's next is the first."""

@@ -46,6 +46,10 @@ class Distribution(Protocol):
         """What so large a share does not exceed."""
         ...
 
+    def beyond(self, x: Array) -> Array:
+        """The share that is longer than each."""
+        ...
+
     def drawn(self, number: int, rng: Generator) -> Array:
         """So many independent ones."""
         ...
@@ -68,13 +72,17 @@ class Lengths:
     @property
     def square(self) -> float:
         """Mean of the squared length, after the cap."""
-        x, weight = self._grid()
-        return float(2.0 * np.sum(x * (1.0 - self._share(x))) * weight)
+        if self.spread == 0.0:
+            return self.quantile(0.5) ** 2
+        x, weights = self._grid()
+        return float(2.0 * np.sum(weights * x * (1.0 - self._share(x))))
 
     def longest(self, number: float) -> float:
         """Mean of the longest of so many."""
-        x, weight = self._grid()
-        return float(np.sum(1.0 - self._share(x) ** number) * weight)
+        if self.spread == 0.0:
+            return self.quantile(0.5)
+        x, weights = self._grid()
+        return float(np.sum(weights * (1.0 - self._share(x) ** number)))
 
     def quantile(self, share: float) -> float:
         """What so large a share does not exceed; the cap for 1."""
@@ -84,16 +92,22 @@ class Lengths:
         middle = math.log(self.mean) - variance / 2.0
         return min(math.exp(NormalDist(middle, math.sqrt(variance)).inv_cdf(share)), self.cap)
 
+    def beyond(self, x: Array) -> Array:
+        """The share that is longer than each."""
+        return np.where(x < self.cap, 1.0 - self._share(x), 0.0)
+
     def drawn(self, number: int, rng: Generator) -> Array:
         """So many independent ones."""
         variance = math.log1p(self.spread**2)
         middle = math.log(self.mean) - variance / 2.0
         return smaller(rng.lognormal(middle, math.sqrt(variance), number), self.cap)
 
-    def _grid(self) -> tuple[Array, float]:
-        """Midpoints from 0 to the cap, and how far apart they are."""
-        weight = self.cap / GRID
-        return np.asarray((np.arange(GRID) + 0.5) * weight), weight
+    def _grid(self) -> tuple[Array, Array]:
+        """Points from 0 to the cap, closer where they are small, and the stretch that each is for:
+        a cap may be hundreds of times the mean.
+        """
+        even = (np.arange(GRID) + 0.5) / GRID
+        return np.asarray(self.cap * even**3), np.asarray(self.cap * 3.0 * even**2 / GRID)
 
     def _share(self, x: Array) -> Array:
         """The distribution function at x."""
@@ -129,6 +143,10 @@ class Listed:
     def quantile(self, share: float) -> float:
         """What so large a share does not exceed."""
         return float(np.quantile(self.values, min(share, 1.0)))
+
+    def beyond(self, x: Array) -> Array:
+        """The share that is longer than each."""
+        return 1.0 - np.searchsorted(self.values, x, side="right") / len(self.values)
 
     def drawn(self, number: int, rng: Generator) -> Array:
         """So many independent ones."""

@@ -19,6 +19,7 @@ from rpeg.cost.profiles.states import states
 from rpeg.cost.profiles.workload import Rows, timeout_of
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.effects import EvalLossOp, EvalOp
+from rpeg.ir.ops.fuse import FuseOp
 from rpeg.ir.ops.movement import PublishOp, TransferOp, clause_of, model_of, pool_of
 from rpeg.ir.ops.regions import CollectOp, EveryOp
 from rpeg.ir.ops.sampling import GenerateOp, LogprobOp, ScoreOp, ValuesOp
@@ -78,16 +79,25 @@ def _profile(op: Operation, setting: Setting) -> Profile:
         return bare
     costs = setting.assumptions
     rest = costs.rest_shared if setting.shared(pool_of(op)) else costs.rest
+    rest = 0.0 if _has_its_rows(op) else rest
     loaded = bare.with_seconds("offload", _offload(op, setting))
     return loaded.with_seconds("overhead", loaded.seconds * rest / (1.0 - rest))
+
+
+def _has_its_rows(op: Operation) -> bool:
+    """Whether a pass before it, fused with it, has packed and moved the rows already."""
+    around = op.parent_op()
+    return isinstance(around, FuseOp) and around.body.block.first_op is not op
 
 
 def _bare(op: Operation, setting: Setting) -> Profile:
     match op:
         case GenerateOp():
-            return _sampled(op, setting.workload.rows(op.trajectories), setting)
+            sampled = _sampled(op, setting.workload.rows(op.trajectories), setting)
+            return sampled.with_seconds("tools", _waits(op, setting))
         case EvalOp():
-            return _sampled(op, held_out(op, setting), setting)
+            sampled = _sampled(op, held_out(op, setting), setting)
+            return sampled.with_seconds("tools", _waits(op, setting))
         case EvalLossOp():
             return _forward(op, setting, held_out(op, setting))
         case LogprobOp() | ValuesOp():
@@ -111,6 +121,18 @@ def _verifies(op: Operation) -> bool:
 def _sampled(op: RpegOp, rows: Rows, setting: Setting) -> Profile:
     engine = replace(setting.assumptions.sampling, utilization=usable(setting, op))
     return setting.rollouts(op).profile(rows, setting.machine, engine)
+
+
+def _waits(op: GenerateOp | EvalOp, setting: Setting) -> float:
+    """Seconds that the last sample waits for answers between its turns, of the slowest of its
+    tools on average; others decode meanwhile.
+    """
+    called = (tool.type for tool in op.tools)
+    names = [held.symbol for held in called if isinstance(held, ToolType)]
+    limits = [timeout_of(setting.pipeline, name) for name in names]
+    pairs = zip(names, limits, strict=True)
+    means = (setting.workload.verdict(name, limit).average for name, limit in pairs)
+    return (op.int_of("max_turns") - 1) * max(means, default=0.0)
 
 
 def _forward(op: RpegOp, setting: Setting, rows: Rows) -> Profile:

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rpeg.cost.arrays import Array, larger
+from rpeg.cost.draining import drained_time
 from rpeg.cost.generation import (
     Engine,
     Requests,
     Serving,
     concurrency,
     eager,
-    generation_time,
 )
 from rpeg.cost.hardware import Machine
 from rpeg.cost.kernels import BF16_BYTES
@@ -103,7 +103,8 @@ class Rollouts:
         def seconds(on: Machine) -> float:
             if self.embedded:
                 return self._in_chunks(rows, on, software)
-            return float(generation_time(self.serving(on), asked, software))
+            replicas = float(self.layout.dp)
+            return drained_time(self.serving(on), asked, rows.response, software, replicas)
 
         useful = self.model.shape.forward_flops(rows.tokens, rows.squares)
         return attributed(seconds, machine, useful, self.layout.processes)

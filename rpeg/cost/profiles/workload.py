@@ -14,7 +14,7 @@ from rpeg.cost.lengths import Distribution, Lengths, LengthsError, listed
 from rpeg.cost.profiles.data_sets import known_rows
 from rpeg.cost.profiles.shapes import ShapeError
 from rpeg.ir.declared import declaration, pipeline_of
-from rpeg.ir.ops.declare import DataOp, ExpectOp, VerifierOp
+from rpeg.ir.ops.declare import DataOp, ExpectOp, ToolOp, VerifierOp
 from rpeg.ir.ops.sampling import BatchOp, GenerateOp
 from rpeg.ir.stages import stage_name
 from rpeg.ir.text.naming import trajectories_of, unmoved
@@ -128,7 +128,7 @@ class Workload:
 
     def verdict(self, verifier: str, timeout: float) -> Distribution:
         """Seconds that a verifier or tool takes for one answer, no more than its timeout."""
-        told = self._expected(verifier, timeout)
+        told = self._expected(verifier, timeout, timeout)
         if told is not None:
             return told
         declared = declaration(self.pipeline, verifier)
@@ -178,17 +178,21 @@ class Workload:
             self._assume(f"no line `expect {name}`: {text}")
         return told or Lengths(FILL * most, most)
 
-    def _expected(self, name: str, most: float = float("inf")) -> Distribution | None:
-        """What the file expects of a name, capped by `most`. Raises ShapeError."""
+    def _expected(
+        self, name: str, most: float = float("inf"), usual: float | None = None
+    ) -> Distribution | None:
+        """What the file expects of a name, capped by `most`; without a cap of its own at `usual`,
+        or several means. Raises ShapeError.
+        """
         pipeline = pipeline_of(self.pipeline)
         lines = pipeline.regions[0].block.ops if pipeline is not None else ()
         told = (op for op in lines if isinstance(op, ExpectOp) and op.target.data == name)
-        found = (self._told(op, most) for op in told)
+        found = (self._told(op, most, usual) for op in told)
         return next((each for each in found if each is not None), None)
 
-    def _told(self, line: ExpectOp, most: float) -> Distribution | None:
+    def _told(self, line: ExpectOp, most: float, usual: float | None) -> Distribution | None:
         try:
-            return _distribution(line.distribution, most, self.folder)
+            return _distribution(line.distribution, most, usual, self.folder)
         except LengthsError as error:
             raise ShapeError(line, str(error)) from error
 
@@ -215,14 +219,16 @@ TYPICAL_CAP = 12.0
 """Longest over mean, of a log-normal without a cap."""
 
 
-def _distribution(record: RecordAttr, most: float, folder: Path) -> Distribution | None:
+def _distribution(
+    record: RecordAttr, most: float, usual: float | None, folder: Path
+) -> Distribution | None:
     held = {name: python_value(value) for name, value in record.settings.items()}
     if record.kind == "histogram" and isinstance(held.get("file"), str):
         return listed(folder / str(held["file"]), most)
     mean, spread, cap = held.get("mean"), held.get("cv"), held.get("cap")
     if record.kind != "lognormal" or not isinstance(mean, int | float):
         return None
-    top = float(cap) if isinstance(cap, int) else TYPICAL_CAP * mean
+    top = float(cap) if isinstance(cap, int) else usual or TYPICAL_CAP * mean
     assert isinstance(spread, float)
     return Lengths(float(mean), min(top, most), spread)
 
@@ -230,6 +236,6 @@ def _distribution(record: RecordAttr, most: float, folder: Path) -> Distribution
 def timeout_of(pipeline: Operation, name: str) -> float:
     """Seconds after which a verifier's answer counts as none."""
     step = pipeline.regions[0].block.ops
-    found = (op for op in step if isinstance(op, VerifierOp) and op.title == name)
+    found = (op for op in step if isinstance(op, VerifierOp | ToolOp) and op.title == name)
     held = next((python_value(op.properties.get("timeout")) for op in found), None)
     return held if isinstance(held, float) else VERDICT.cap

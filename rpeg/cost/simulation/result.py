@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rpeg.cost.period.cycles import period
+from rpeg.cost.period.cycles import latency, period
 from rpeg.cost.period.graph import Task
 from rpeg.cost.simulation.run import Run
 from rpeg.cost.simulation.versions import Lags, lags
@@ -40,7 +40,9 @@ class Simulated:
     error_s: float
     """Standard error of that mean."""
     latency_s: float
-    """From a step's first start to its last end."""
+    """Of a step by itself, as the closed form has it: nothing waits for the steps before."""
+    among_others_s: float
+    """From a step's first start to its last end, waits for the steps before included."""
     closed_form_s: float
     at_means_s: float
     """The closed form of what tasks took on average in the simulation."""
@@ -78,6 +80,7 @@ def summary(run: Run, seed: int, ahead: Mapping[str, int]) -> Simulated:
         seed,
         run.period,
         run.error,
+        latency(run.graph),
         run.latency,
         period(run.graph),
         period(run.means),

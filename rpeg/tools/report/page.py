@@ -80,7 +80,7 @@ def _fits(memory: Figure) -> bool:
 def _summary(main: Element, figures: Figure) -> None:
     cards = tag(main, "dl", class_="cards")
     _card(cards, "period", figures["period_s"], seconds)
-    _card(cards, "latency of a step", figures["latency_s"], seconds)
+    _card(cards, "a step by itself", figures["latency_s"], seconds)
     _card(cards, "tokens a second", figures["cost"]["tokens_per_s"], number)
     _card(cards, "a step costs", figures["cost"]["usd_per_step"], dollars)
     if figures["notes"].value:

@@ -68,7 +68,7 @@ class Explanation:
         more = self.varied_s / it.period_s - 1 if it.period_s else 0.0
         if more > VISIBLE:
             yield f"{_seconds(self.varied_s)}  with lengths as they vary ({more:+.1%})"
-        yield f"{_seconds(it.latency_s)}  from the first task of a step to its last"
+        yield f"{_seconds(it.latency_s)}  from the first task of a step to its last, by itself"
         if it.cost.usd_per_step is not None:
             yield f"{it.cost.usd_per_step:8.2f} $  a step"
         for name, words in BOUNDS.items():

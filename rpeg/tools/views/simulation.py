@@ -22,7 +22,9 @@ def _period(found: Simulated) -> Iterator[str]:
     yield f"closed form          {found.closed_form_s:10.2f} s  the gap is {found.gap:+.1%}:"
     yield f"                     {found.of_tasks:+10.1%}    tasks take longer or shorter"
     yield f"                     {found.of_waiting:+10.1%}    others wait for what varies"
-    yield f"from start to end    {found.latency_s:10.2f} s"
+    yield f"first task to last   {found.latency_s:10.2f} s  of a step by itself, closed form"
+    among = "among others, which it waits for"
+    yield f"                     {found.among_others_s:10.2f} s  of a step {among}, simulated"
 
 
 def _stages(stages: tuple[StageTimes, ...]) -> Iterator[str]:

@@ -144,3 +144,26 @@ def test_less_memory_for_the_cache_makes_sampling_slower() -> None:
     assert narrow != wide
     slow, quick = (priced(each, "alps64", "alps-64") for each in (narrow, wide))
     assert seconds(slow, "y") > seconds(quick, "y")
+
+
+def test_answers_of_tools_between_turns_count() -> None:
+    """Six turns wait five times, for the slower of two tools; a seventh once more."""
+    text = example("multi_turn_tools")
+    text = (
+        text.rstrip()[:-1]
+        + '  plan here on "h100-1" {\n    pool all = nodes(0..0)\n'
+        + (
+            "    y on all, par(tp=1, dp=8), engine(name=vllm)\n    style on all, par(tp=1, dp=8)\n"
+            "    right on all\n    lp_old on all, par(tp=8, dp=1)\n"
+            "    actor on all, par(tp=8, dp=1), publish(all, mode=reshard)\n"
+            "    dev on all, par(tp=1, dp=8), engine(name=vllm)\n  }\n}\n"
+        )
+    )
+    six, seven = (
+        priced(text.replace("turns = 6", f"turns = {turns}"), "here", "h100-1").stages[0]
+        for turns in (6, 7)
+    )
+    assert six.stage == "y"
+    waits = six.breakdown["tools"]
+    assert waits == pytest.approx(5 * 0.4, rel=0.01)
+    assert seven.breakdown["tools"] == pytest.approx(6 * 0.4, rel=0.01)
