@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
 from rpeg.tools import output
@@ -68,6 +69,7 @@ def _measured(options: argparse.Namespace) -> int:
 
 
 def _predicted(options: argparse.Namespace) -> int:
+    from rpeg.tools.checking.memory import lacking
     from rpeg.tools.predicting.estimates import predict
     from rpeg.tools.report.page import page
 
@@ -80,4 +82,6 @@ def _predicted(options: argparse.Namespace) -> int:
     out: Path = options.out or Path(f"{pipeline.title}.html")
     output.write(out, page(figures, pipeline))
     print(json.dumps(figures, indent=2) if options.json else out)
+    if (least := lacking(predicted.estimate.memory)) is not None:
+        print(f"note: {least}", file=sys.stderr)
     return OK

@@ -28,6 +28,13 @@ def test_a_line_says_so(command: list[str], shell: Shell) -> None:
     assert "does not fit" not in shell(*command, str(EXAMPLE), "--cluster", "alps-1").out
 
 
+def test_a_report_says_so(shell: Shell) -> None:
+    full(shell)
+    done = shell("report", "p.rpeg", "--cluster", "alps-1", "-o", "p.html")
+    assert (done.code, done.out) == (0, "p.html\n")
+    assert done.err.startswith(f"note: {LINE}")
+
+
 def test_as_json(shell: Shell) -> None:
     full(shell)
     words = ("--cluster", "alps-1", "--steps", "2", "--json")
