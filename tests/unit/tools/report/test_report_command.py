@@ -39,7 +39,11 @@ def test_a_page_is_named_for_its_pipeline(shell: Shell) -> None:
         (("nowhere",), 1, "nowhere: No such file"),
         (("p.mlir",), 2, "rpeg report takes .rpeg text"),
         (("tiny", "--cluster", "alps"), 2, "tiny is the folder of a run"),
-        ((PPO, "--cluster", "h100-8", "-o", "no/x.html"), 1, "no/x.html: No such file"),
+        (
+            (PPO, "--cluster", "h100-8", "-o", "p.mlir/x.html"),
+            1,
+            "p.mlir/x.html can't be written: p.mlir",
+        ),
     ],
 )
 def test_refusals(words: tuple[str, ...], code: int, said: str, shell: Shell) -> None:
