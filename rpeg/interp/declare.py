@@ -7,12 +7,13 @@ from typing import Any, cast
 
 import torch
 
+from rpeg.interp.environments import Environment
 from rpeg.interp.errors import InterpreterError
 from rpeg.interp.judge import Judge
 from rpeg.interp.lora import Lora
-from rpeg.interp.network import Network, initial_tensors
+from rpeg.interp.network import Network, initial_tensors, unshared
 from rpeg.interp.optimizer import AdamW
-from rpeg.interp.tools import Tool, find_tool
+from rpeg.interp.tools import Tool, find_environment, find_tool
 from rpeg.interp.values import Model, Weights
 from rpeg.interp.world import World
 from rpeg.ir.ops import declare as ops
@@ -61,12 +62,9 @@ class Declarations:
             raise InterpreterError.at(
                 op, f"the reference interpreter runs {', '.join(_ROLES)} models"
             )
-        if settings.get("shared_layers") is not None:
-            raise InterpreterError.at(
-                op, "the reference interpreter shares whole trunks: leave shared_layers out"
-            )
-        source = self._source(op)
+        source, shared = self._source(op), settings.get("shared_layers")
         tensors = initial_tensors(source, self._dtype)
+        tensors |= {} if shared is None else unshared(tensors, shared)
         optim, lora = settings.get("optim"), _lora(settings)
         adapters = {} if lora is None else lora.adapters(tensors, self._seed)
         model = Model(
@@ -103,11 +101,10 @@ class Declarations:
         settings, source = _settings(op), op.uri or ""
         return Verifier(self._world, op.title, kind=op.form_name, source=source, **settings)
 
-    def _tool(self, op: ops.DeclareOp) -> Tool | None:
-        """A function; None of an environment, which is refused where it is used."""
-        if op.form_name == "environment":
-            return None
+    def _tool(self, op: ops.DeclareOp) -> Tool | Environment:
         try:
+            if op.form_name == "environment":
+                return find_environment(op.title, op.uri or "", self._world.root)
             return find_tool(op.uri or "", self._world.root)
         except InterpreterError as error:
             raise InterpreterError.at(op, str(error)) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +20,9 @@ NEVER = -1e30
 
 VALUE_HEAD = "score.weight"
 """The name that Hugging Face's sequence classifiers give their head."""
+
+CRITIC = "critic."
+"""Stands before the names of weights that a critic has for itself, above the shared layers."""
 
 Tensors = Mapping[str, Tensor]
 """Weights under Hugging Face names."""
@@ -67,7 +71,7 @@ class Network:
         With a cache, `ids` go on where it ends, and it grows.
         """
         options = {"past_key_values": cache, "use_cache": cache is not None}
-        held = {name: tensor for name, tensor in tensors.items() if name != VALUE_HEAD}
+        held = {n: t for n, t in tensors.items() if n != VALUE_HEAD and not n.startswith(CRITIC)}
         out = functional_call(self._module, held, (ids,), options)
         logits: Tensor = out.logits
         return logits.masked_fill(self._banned, NEVER)
@@ -89,13 +93,13 @@ class Network:
 
     def critic(self, tensors: Tensors, rows: Rectangle) -> Outputs:
         """The value of the state in which each completion token is chosen."""
-        states = rows.predicting(self.hidden(tensors, rows.ids))
+        states = rows.predicting(self.hidden(_as_critic(tensors), rows.ids))
         values = (states @ tensors[VALUE_HEAD].T).squeeze(-1) * rows.mask
         nothing = values.new_empty(0)
         return Outputs(rows.mask, nothing, nothing, values)
 
     def actor_critic(self, tensors: Tensors, rows: Rectangle) -> Outputs:
-        """Both, of one trunk with two heads."""
+        """Both, of one trunk with two heads; or of as much of it as they share."""
         return replace(self.policy(tensors, rows), values=self.critic(tensors, rows).values)
 
     def process_reward(self, tensors: Tensors, rows: Rectangle) -> Outputs:
@@ -121,6 +125,24 @@ def _precise_norms(module: Any) -> None:
             setattr(module, name, torch.nn.RMSNorm(shape, eps, dtype=torch.float64))
         else:
             _precise_norms(child)
+
+
+def unshared(tensors: Tensors, layers: int) -> dict[str, Tensor]:
+    """A critic's own weights as they start: copies of the policy's, of the layers after the first
+    `layers` and of the norm behind them.
+    """
+    return {CRITIC + n: t.clone() for n, t in tensors.items() if _is_above(n, layers)}
+
+
+def _is_above(name: str, layers: int) -> bool:
+    layer = re.match(r"model\.layers\.(\d+)\.", name)
+    return int(layer[1]) >= layers if layer is not None else name.startswith("model.norm.")
+
+
+def _as_critic(tensors: Tensors) -> Tensors:
+    """The trunk that a critic reads with: its own weights in place of the policy's."""
+    own = {n.removeprefix(CRITIC): t for n, t in tensors.items() if n.startswith(CRITIC)}
+    return {**tensors, **own}
 
 
 def initial_tensors(source: ModelSource, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:

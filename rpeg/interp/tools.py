@@ -15,7 +15,9 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+from rpeg.interp.environments import Environment
 from rpeg.interp.errors import InterpreterError
 
 Tool = Callable[[str], str]
@@ -49,22 +51,33 @@ def find_tool(source: str, root: Path) -> Tool:
 
     Raises InterpreterError if there is none, or user code is not allowed (RPEG_ALLOW_PYTHON=1).
     """
-    scheme, _, rest = source.partition(":")
     if source == "rule:calculator":
         return calculator
-    if scheme != "python":
+    if not source.startswith("python:"):
         raise InterpreterError(f"`{source}` is no tool: use rule:calculator or python:module:name")
+    found: Tool = user_code(source, root)
+    return found
+
+
+def find_environment(name: str, source: str, root: Path) -> Environment:
+    """The environment that `python:module:name` makes. Raises InterpreterError, see `find_tool`."""
+    if not source.startswith("python:"):
+        raise InterpreterError(f"`{source}` is no environment: use python:module:name")
+    return Environment(name, user_code(source, root))
+
+
+def user_code(source: str, root: Path) -> Any:
+    """What `python:module:name` names. Raises InterpreterError."""
     if os.environ.get("RPEG_ALLOW_PYTHON") != "1":
         raise InterpreterError(f"`{source}` runs code of yours: allow it with RPEG_ALLOW_PYTHON=1")
-    module, _, function = rest.partition(":")
+    module, _, name = source.removeprefix("python:").partition(":")
     sys.path.insert(0, str(root))
     try:
-        found: Tool = getattr(importlib.import_module(module), function)
+        return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise InterpreterError(f"`{source}`: {error}") from error
     finally:
         sys.path.remove(str(root))
-    return found
 
 
 def calculator(text: str) -> str:

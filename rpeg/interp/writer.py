@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from rpeg.interp.environments import Episode, Episodes
 from rpeg.interp.rectangle import Rectangle
 from rpeg.interp.sampler import Completion, Rows, SamplingSettings, collated, sample
 from rpeg.interp.tools import Tool, answer
 from rpeg.interp.values import Weights
+from rpeg.runtime.models.tokenizer import Tokenizer
 from rpeg.runtime.trajectories import Prompts, Trajectories
 
 NOBODY = -1
@@ -30,6 +32,8 @@ class Writer:
     """Versions by their number, where an oracle chose among them."""
     versions: Tensor | None = None
     """[samples, tokens] int64: which of them writes each token."""
+    environment: Episodes | None = None
+    """What answers every turn, in place of tools."""
 
     def write(self, prompts: Prompts, settings: SamplingSettings) -> tuple[Trajectories, Tensor]:
         """n samples for each prompt, and the log-probs [samples, max_tokens] they are drawn under.
@@ -37,7 +41,7 @@ class Writer:
         Where one version writes all, they are sampled as without a window, bit by bit.
         """
         found = None if self.versions is None else self.versions.unique().tolist()
-        if self.tools or (found is not None and len(found) > 1):
+        if self.tools or self.environment is not None or (found is not None and len(found) > 1):
             return self._one_by_one(prompts, settings)
         weights = self.weights if found is None else replace(self.held[found[0]], version=found[0])
         return sample(weights, prompts, settings)
@@ -47,10 +51,11 @@ class Writer:
     ) -> tuple[Trajectories, Tensor]:
         ids = [self.weights.model.network.tokenizer.encode(row.prompt) for row in prompts.rows]
         places = [(k, s) for k in range(len(ids)) for s in range(settings.n)]
-        found = [
-            Draft(self, ids[k], settings, prompts.ordinals[k : k + 1], s, k * settings.n + s).run()
-            for k, s in places
-        ]
+        found = []
+        for k, s in places:
+            talk = None if self.environment is None else self.environment.begin(prompts.rows[k])
+            number, ordinal = k * settings.n + s, prompts.ordinals[k : k + 1]
+            found.append(Draft(self, ids[k], settings, ordinal, s, number, talk).run())
         return collated(self.weights, prompts, ids, found, settings)
 
     def logprobs(self, y: Trajectories) -> Tensor:
@@ -91,8 +96,10 @@ class Draft:
         ordinal: Tensor,
         index: int,
         row: int,
+        episode: Episode | None,
     ) -> None:
         self._writer = writer
+        self._episode = episode
         self._prompt = prompt
         self._settings = settings
         self._coordinates = ordinal, torch.tensor([index])
@@ -125,9 +132,9 @@ class Draft:
         self._text = replace(self._text, finished=said.finished)
 
     def _answer(self) -> None:
-        """Lets a tool speak where the turn calls one."""
-        tokenizer = self._writer.weights.model.network.tokenizer
-        said = answer(tokenizer.decode(self._text.tokens[self._turn :]), self._writer.tools)
+        """Lets the environment speak, or a tool where the turn calls one."""
+        tokenizer, turn = self._writer.weights.model.network.tokenizer, self._text.tokens
+        said = self._said(turn[self._turn :], tokenizer)
         if said is None:
             return
         room = self._settings.max_tokens - len(self._text.tokens)
@@ -135,6 +142,11 @@ class Draft:
         self._add(list(ids), [0.0] * len(ids), NOBODY)
         self._text = replace(self._text, finished=False)
         self._turn, self._turns = len(self._text.tokens), self._turns + 1
+
+    def _said(self, turn: list[int], tokenizer: Tokenizer) -> str | None:
+        if self._writer.environment is not None and self._episode is not None:
+            return self._writer.environment.answer(self._episode, turn)
+        return answer(tokenizer.decode(turn), self._writer.tools)
 
     def _add(self, tokens: list[int], logprobs: list[float], version: int) -> None:
         text, written = self._text, [version] * len(tokens)

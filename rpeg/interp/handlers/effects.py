@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from xdsl.ir import Operation
 
-from rpeg.interp.errors import InterpreterError
+from rpeg.interp.environments import Environment, Episodes
 from rpeg.interp.frame import Frame, Handler
-from rpeg.interp.handlers.sampling import tools_of
+from rpeg.interp.handlers.sampling import environment_of, tools_of
 from rpeg.interp.rectangle import Rectangle
 from rpeg.interp.sampler import SamplingSettings
 from rpeg.interp.values import Weights
@@ -25,9 +25,10 @@ from rpeg.runtime.verifiers import Verifier
 
 def evaluate(op: ops.EvalOp, frame: Frame) -> tuple[float]:
     """Mean reward over the first `limit` rows, always by sampling: an oracle has no say in it."""
-    verifier = frame.value(op.scorer)
-    if not isinstance(verifier, Verifier):
-        raise InterpreterError.at(op, "the reference interpreter scores with verifiers only")
+    weights, scorer = frame.read(op.weights, Weights), frame.value(op.scorer)
+    if isinstance(scorer, Environment):
+        scorer = scorer.read_by(weights.model.network.tokenizer)
+    assert isinstance(scorer, Verifier | Episodes), "a verified scorer is one of these"
     settings = SamplingSettings(
         n=op.int_of("n"),
         max_tokens=op.int_of("max_tokens"),
@@ -38,9 +39,10 @@ def evaluate(op: ops.EvalOp, frame: Frame) -> tuple[float]:
         seed=op.int_of("seed"),
     )
     prompts, _ = frame.read(op.prompts, PromptData).all(_limit(op))
-    tools, weights = tools_of(op, op.tools, frame), frame.read(op.weights, Weights)
-    y, _ = Writer(weights, tools, op.int_of("max_turns")).write(prompts, settings)
-    return (_report(op, frame, float(verifier.score(y).double().mean())),)
+    tools, talk = tools_of(op.tools, frame), environment_of(op, op.tools, weights, frame)
+    writer = Writer(weights, tools, op.int_of("max_turns"), environment=talk)
+    y, _ = writer.write(prompts, settings)
+    return (_report(op, frame, float(scorer.score(y).double().mean())),)
 
 
 @torch.no_grad()

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from rpeg.interp.environments import Environment, Episodes
 from rpeg.interp.errors import InterpreterError
 from rpeg.interp.frame import Frame, Handler
 from rpeg.interp.judge import Judge
@@ -88,24 +89,35 @@ def _window(op: ops.GenerateOp, frame: Frame) -> Window | None:
 
 
 def _writer(op: ops.GenerateOp, frame: Frame, window: Window | None, samples: int) -> Writer:
-    tools, turns = tools_of(op, op.tools, frame), op.int_of("max_turns")
+    tools, turns = tools_of(op.tools, frame), op.int_of("max_turns")
+    newest = frame.read(op.weights, Weights) if window is None else window.held[window.newest]
+    talk = environment_of(op, op.tools, newest, frame)
     if window is None:
-        return Writer(frame.read(op.weights, Weights), tools, turns)
+        return Writer(newest, tools, turns, environment=talk)
     place, tokens = frame.place(op.trajectories), op.int_of("max_tokens")
     chosen = window.settled(frame.around.versions.versions(place, window, samples, tokens))
     window.check(chosen, place.name)
-    return Writer(window.held[window.newest], tools, turns, window.held, chosen)
+    return Writer(newest, tools, turns, window.held, chosen, environment=talk)
 
 
-def tools_of(op: Operation, tools: Sequence[SSAValue], frame: Frame) -> Mapping[str, Tool]:
-    """The functions that a policy may call, by name. Raises InterpreterError for environments."""
+def tools_of(tools: Sequence[SSAValue], frame: Frame) -> Mapping[str, Tool]:
+    """The functions that a policy may call, by name."""
     named = {name_of(tool): frame.value(tool) for tool in tools}
-    for name, tool in named.items():
-        if not callable(tool):
-            raise InterpreterError.at(
-                op, f"the reference interpreter has no environments (`{name}`)"
-            )
-    return cast(Mapping[str, Tool], named)
+    return cast(Mapping[str, Tool], {n: t for n, t in named.items() if callable(t)})
+
+
+def environment_of(
+    op: Operation, tools: Sequence[SSAValue], policy: Weights, frame: Frame
+) -> Episodes | None:
+    """What answers a policy's turns. Raises InterpreterError where it does not do so alone."""
+    held = [frame.value(tool) for tool in tools]
+    found = next((each for each in held if isinstance(each, Environment)), None)
+    if found is None:
+        return None
+    if len(held) > 1:
+        text = f"`{found.name}` answers every turn: give it without other tools"
+        raise InterpreterError.at(op, text)
+    return found.read_by(policy.model.network.tokenizer)
 
 
 def score(op: ops.ScoreOp, frame: Frame) -> tuple[Tensor]:
@@ -113,9 +125,10 @@ def score(op: ops.ScoreOp, frame: Frame) -> tuple[Tensor]:
     scorer = frame.value(op.scorer)
     if isinstance(scorer, Weights):
         return (_scores(op, scorer, frame),)
-    if not isinstance(scorer, Verifier | Judge):
-        raise InterpreterError.at(op, "the reference interpreter has no environments")
     place, y = frame.place(op.reward), frame.read(op.trajectories, Trajectories)
+    if isinstance(scorer, Environment):
+        scorer = scorer.read_by(_policy_of(op.trajectories.type, frame).model.network.tokenizer)
+    assert isinstance(scorer, Verifier | Judge | Episodes), "a verified scorer is one of these"
     reward = frame.around.oracle.score(place, scorer, y)
     frame.record.rewards[place.name] = reward
     frame.record.makers[place.name] = scorer.name
@@ -175,13 +188,20 @@ def _share_tokenizer(reader: Weights, y: Attribute, frame: Frame) -> None:
     """Raises InterpreterError if the ids of y stand for other tokens to the model that reads it."""
     if not isinstance(y, TrajectoriesType):
         return
-    policy = frame.around.declared[y.owner]
-    assert isinstance(policy, Weights), "a verified policy is a model"
+    policy = _policy_of(y, frame)
     if not reader.model.network.tokenizer.same_ids(policy.model.network.tokenizer):
         raise InterpreterError(
             f"`{reader.model.name}` reads the tokens of `{y.owner}`, but has another tokenizer: "
             "take a model of the same family, whose tokenizer.json has the same tokens"
         )
+
+
+def _policy_of(y: Attribute, frame: Frame) -> Weights:
+    """The policy that trajectories are sampled from, as it is declared."""
+    assert isinstance(y, TrajectoriesType)
+    policy = frame.around.declared[y.owner]
+    assert isinstance(policy, Weights), "a verified policy is a model"
+    return policy
 
 
 HANDLERS: Mapping[type[Operation], Handler] = {

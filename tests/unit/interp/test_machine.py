@@ -327,21 +327,16 @@ def test_a_controller_moves_the_coefficient_of_the_next_step(interpret: Interpre
     [
         (
             SAMPLE.replace("actor@i, q", "actor@i, q, world"),
-            'tool world = environment("python:a:b")',
-            r"rpeg.generate: the reference interpreter has no environments \(`world`\)",
+            'tool world = environment("rule:calculator")',
+            r"rpeg.tool: `rule:calculator` is no environment: use python:module:name",
         ),
         (
             SAMPLE.replace("actor@i, q", "actor@i, q, find"),
             'tool find = function("python:a:b")',
             r"rpeg.tool: `python:a:b` runs code of yours: allow it with RPEG_ALLOW_PYTHON=1",
         ),
-        (
-            SAMPLE,
-            'model ac = actor_critic("tiny", shared_layers=1)',
-            r"rpeg.model: the reference interpreter shares whole trunks",
-        ),
     ],
-    ids=["environment", "python", "shared_layers"],
+    ids=["environment", "python"],
 )
 def test_what_it_does_not_run_is_refused_by_name(
     step: str, more: str, message: str, interpret: Interpret
