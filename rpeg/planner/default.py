@@ -5,8 +5,7 @@ from __future__ import annotations
 from math import gcd
 
 from rpeg.ir.ops.declare import PipelineOp
-from rpeg.ir.ops.sampling import BatchOp, GenerateOp
-from rpeg.ir.ops.updates import UpdateOp
+from rpeg.ir.rules.shares import shared
 
 LARGEST_ON_CPU = 8
 """Cores beyond this many do not help the models that fit a CPU."""
@@ -21,12 +20,5 @@ def default_processes(pipeline: PipelineOp, gpus: int, cores: int) -> int:
 
 def divisible(pipeline: PipelineOp) -> int:
     """A number whose divisors are the widths over which every batch and minibatch divides."""
-    share = 0
-    for op in pipeline.walk():
-        if isinstance(op, BatchOp):
-            share = gcd(share, op.int_of("size"))
-    group = max((op.int_of("n") for op in pipeline.walk() if isinstance(op, GenerateOp)), default=1)
-    parts = max(
-        (op.int_of("minibatches") for op in pipeline.walk() if isinstance(op, UpdateOp)), default=1
-    )
-    return gcd(share, share * group // parts) or 1
+    sizes = (size for op in pipeline.walk() for size, _ in shared(op))
+    return gcd(*sizes) or 1

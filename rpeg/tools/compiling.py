@@ -32,7 +32,7 @@ from rpeg.passes.rpeg_bounded_async import RpegBoundedAsyncPass
 from rpeg.passes.rpeg_lower_to_programs import RpegLowerToProgramsPass
 from rpeg.planner.default import default_processes
 from rpeg.tools.console import USAGE, Failure, Reported, Source, report
-from rpeg.tools.sources import fit_problems, source_problems
+from rpeg.tools.sources import fit_problems, length_problems, source_problems
 
 SIMPLIFY = ",".join(
     (
@@ -150,7 +150,7 @@ def check_text(source: Source, choice: Choice) -> Checked:
         needs_files=choice.needs_files,
         runs=choice.runs,
     )
-    report(problems, source)
+    report([*problems, *length_problems(pipeline, sources, source)], source)
     return Checked(module, pipeline, sources)
 
 

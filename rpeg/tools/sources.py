@@ -13,17 +13,23 @@ from xdsl.dialects.builtin import StringAttr
 
 from rpeg.cost.lengths import LengthsError, listed
 from rpeg.fit import Counts, misfits
+from rpeg.ir.base import RpegOp
 from rpeg.ir.layout import width_of
 from rpeg.ir.ops.declare import DataOp, DeclareOp, ExpectOp, ModelOp, PipelineOp
+from rpeg.ir.ops.movement import clause_of, model_of
 from rpeg.ir.rules.violations import setting
 from rpeg.ir.stages import stages
 from rpeg.ir.text.diagnostics import Diagnostic, Severity
 from rpeg.ir.text.sources import Sources
-from rpeg.passes.layouts import layout_of
+from rpeg.ir.types.attributes import RecordAttr
+from rpeg.passes.layouts import layout_of, moves_rows
 from rpeg.resources import found, resource
 from rpeg.rundir.exports import newest_export
 from rpeg.rundir.failures import RuntimeFailure
 from rpeg.tools.console import Source
+
+SPLITTING = ("tp", "pp", "vpp", "ep")
+"""The widths that split a model."""
 
 
 def source_problems(
@@ -143,11 +149,18 @@ def layout_misfits(
     """The models that their layouts can't split, of those whose counts are known by name."""
     placed = list(stages(pipeline).values())
     for op in (op for op in pipeline.body.block.ops if isinstance(op, ModelOp)):
-        layout = layout_of(op.title, placed)
-        if op.title in known and layout is not None:
-            widths = {axis: width_of(layout, axis) for axis in ("tp", "pp", "vpp")}
-            for text in misfits(known[op.title], **widths):
-                yield op, f"`{op.title}`: {text}"
+        if op.title in known:
+            layouts = _layouts(op.title, placed)
+            widths = [{a: width_of(layout, a) for a in SPLITTING} for layout in layouts]
+            texts = (text for each in widths for text in misfits(known[op.title], **each))
+            yield from ((op, f"`{op.title}`: {text}") for text in dict.fromkeys(texts))
+
+
+def _layouts(model: str, placed: Sequence[RpegOp]) -> Iterator[RecordAttr]:
+    """That of a model, and those of the stages that it passes through."""
+    passed = (op for op in placed if model_of(op) == model and moves_rows(op))
+    found = (layout_of(model, placed), *(clause_of(op, "par") for op in passed))
+    return (layout for layout in found if layout is not None)
 
 
 def _counts(folder: Path) -> Counts | None:

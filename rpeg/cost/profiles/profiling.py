@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from xdsl.ir import Operation
 
-from rpeg.cost.lengths import Lengths
 from rpeg.cost.profiles import moving, passes
 from rpeg.cost.profiles.footprint import usable
 from rpeg.cost.profiles.judging import judge
@@ -170,8 +169,7 @@ def _scored(op: ScoreOp, setting: Setting) -> Profile:
 def _judged(op: ScoreOp, judge_name: str, rows: Rows, setting: Setting) -> Profile:
     """A judge reads prompt and response, and writes a number."""
     most = _setting_of(setting, judge_name, "max_tokens")
-    asked = judge_rows(rows, most)
-    return _sampled(op, asked, setting)
+    return _sampled(op, setting.workload.judged(judge_name, rows, most), setting)
 
 
 def _verified(op: ScoreOp, verifier: str, rows: Rows, setting: Setting) -> Profile:
@@ -249,9 +247,3 @@ def _setting_of(setting: Setting, declared: str, name: str) -> float:
     found = (op for op in ops if getattr(op, "title", None) == declared)
     value = next((python_value(op.properties.get(name)) for op in found), None)
     return float(value) if isinstance(value, int) else 256.0
-
-
-def judge_rows(rows: Rows, most: float) -> Rows:
-    """What a judge is asked: a prompt that holds prompt and response, for a short answer."""
-    asked = Lengths(rows.average, rows.prompt.quantile(1.0) + rows.response.quantile(1.0))
-    return Rows(rows.number, asked, Lengths(most / 4.0, most))

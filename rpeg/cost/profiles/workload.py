@@ -43,6 +43,8 @@ EVALUATED = 500.0
 
 FILL = 0.5
 """Mean response where nothing tells, over the most tokens allowed."""
+JUDGED = 0.25
+"""The same of a judge's answers, which no line of a file speaks of."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,14 @@ class Workload:
         text = f"{usual.mean * 1000:g} ms an answer"
         self._assume(f"no line `expect {verifier}`: taken as {text}")
         return Lengths(usual.mean, timeout, usual.spread)
+
+    def judged(self, judge: str, rows: Rows, most: float) -> Rows:
+        """What a judge is asked: a prompt that holds prompt and response, for a short answer."""
+        asked = Lengths(rows.average, rows.prompt.quantile(1.0) + rows.response.quantile(1.0))
+        average = JUDGED * most
+        text = f"answers of {average:g} tokens on average, a quarter of what is allowed"
+        self._assume(f"`{judge}`: {text}")
+        return Rows(rows.number, asked, Lengths(average, most))
 
     def _sampled(self, y: SSAValue, prompts: int, n: int) -> Rows:
         made = unmoved(y).owner

@@ -266,6 +266,8 @@ def source_problem(kind: str, uri: str) -> str | None:
         return "user code is named by its module and function: write python:module:function"
     if scheme == "run" and not RUN.fullmatch(rest):
         return "another run's export is named by pipeline and model: write run:PIPELINE/MODEL"
+    if not rest.strip():
+        return f"`{scheme}:` names nothing: write {SCHEMES[scheme]} behind the colon"
     return None
 
 

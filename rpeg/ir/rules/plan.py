@@ -18,6 +18,7 @@ from rpeg.ir.ops.plan import PlaceOp, PlanOp, plan_cluster
 from rpeg.ir.ops.sampling import GenerateOp
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.rules import violations
+from rpeg.ir.rules.shares import share_violations
 from rpeg.ir.rules.violations import Violation, hint
 from rpeg.ir.stages import between, moving, scope_of, stages, value_names
 from rpeg.ir.types.attributes import RecordAttr
@@ -103,8 +104,11 @@ def _clause_violations(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iter
 
 
 def _par(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[Violation]:
-    for problem in _sizes(plan, place, record):
-        yield Violation("layout-size", later_first(record, problem))
+    sizes = list(_sizes(plan, place, record))
+    yield from (Violation("layout-size", later_first(record, text)) for text in sizes)
+    stage = stages(plan).get(place.title)
+    if stage is not None and not sizes:
+        yield from share_violations(stage, record, place.clause("engine"))
     yield from (Violation("layout-contradiction", text) for text in contradictions(record))
     yield from _idle_optimizer(plan, place, record)
 

@@ -12,6 +12,7 @@ from xdsl.ir import Attribute, Operation
 from rpeg.ir.declared import enclosing
 from rpeg.ir.layout import contradictions, size_of, width_of
 from rpeg.ir.rules import violations
+from rpeg.ir.rules.shares import uneven
 from rpeg.ir.rules.violations import Violation
 from rpeg.ir.types.attributes import RecordAttr
 from rpeg.ir.vocabulary.settings import python_value
@@ -64,9 +65,9 @@ def _product(layout: RecordAttr, processes: object) -> Iterator[Violation]:
 
 
 def _shares(layout: RecordAttr, held: Attribute | None) -> Iterator[Violation]:
-    dp, size = width_of(layout, "dp"), held.value.data if isinstance(held, IntegerAttr) else 0
-    if size > 0 and dp > 0 and size % dp:
-        text = f"size={size} does not divide over {dp} processes: write a multiple of dp={dp}"
+    size = held.value.data if isinstance(held, IntegerAttr) else 0
+    text = uneven((size, f"size={size}"), width_of(layout, "dp"))
+    if text is not None:
         yield Violation("uneven-shares", text, violations.setting("size"))
 
 

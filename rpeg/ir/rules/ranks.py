@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from xdsl.ir import Operation
 
@@ -11,6 +11,7 @@ from rpeg.ir.layout import later_first, size_of
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.ops.movement import POOL, RanksOp, clause_of, pool_of
 from rpeg.ir.rules import violations
+from rpeg.ir.rules.shares import share_violations
 from rpeg.ir.rules.violations import Violation, hint
 from rpeg.ir.rules.walks import Walk
 from rpeg.ir.stages import stages
@@ -28,8 +29,23 @@ def rank_violations(walk: Walk) -> Iterator[tuple[Operation, Violation]]:
         if groups := groups_of(pipeline):
             step = step_of(pipeline)
             placed = [op for op in walk.inside(step) if pool_of(op) is not None] if step else []
-            for op in dict.fromkeys([*stages(pipeline).values(), *placed]):
-                yield from ((op, v) for v in _stage(op, groups))
+            found = [
+                (op, broken)
+                for op in dict.fromkeys([*stages(pipeline).values(), *placed])
+                for broken in _stage(op, groups)
+            ]
+            yield from _first_shares(found)
+
+
+def _first_shares(
+    found: Sequence[tuple[Operation, Violation]],
+) -> Iterator[tuple[Operation, Violation]]:
+    """Batches that do not divide once, at the first stage that takes part of them."""
+    told: set[str] = set()
+    for op, broken in found:
+        if broken.code != "uneven-shares" or broken.message not in told:
+            yield op, broken
+        told.add(broken.message)
 
 
 def _stage(op: Operation, groups: dict[str, RanksOp]) -> Iterator[Violation]:
@@ -50,3 +66,5 @@ def _stage(op: Operation, groups: dict[str, RanksOp]) -> Iterator[Violation]:
     elif layout is not None and size != len(groups[pool].ranks):
         text = f"tp x pp x cp x dp = {size}, `{pool}` has {len(groups[pool].ranks)} ranks"
         yield Violation("layout-size", later_first(layout, text), violations.setting("par"))
+    elif layout is not None:
+        yield from share_violations(op, layout, clause_of(op, "engine"))

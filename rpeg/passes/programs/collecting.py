@@ -9,6 +9,7 @@ from rpeg.ir.base import RpegOp
 from rpeg.ir.ops import regions as ops
 from rpeg.ir.ops.sampling import GenerateOp
 from rpeg.ir.rrt import CallOp, RoundsOp
+from rpeg.ir.rules.shares import shared
 from rpeg.ir.text.naming import trajectories_of
 from rpeg.ir.types.attributes import plain
 from rpeg.ir.types.values import CursorType, TokenFieldType, TrajectoriesType
@@ -22,7 +23,8 @@ def _collect(program: Program, op: RpegOp) -> None:
     assert isinstance(op, ops.CollectOp)
     if waiting(op) is not None and program.place.at_home and not program.ahead:
         raise Cannot(op, "a collect of older weights runs ahead of its step: mark its task so")
-    divides(op, op.int_of("groups"), f"a batch of {op.int_of('groups')} groups")
+    for found in shared(op):
+        divides(op, found)
     rounds = program.builder.insert(RoundsOp.of(program.collects[op]))
     rounds.location = op.location
     inner = program.inside(Builder(InsertPoint.at_end(rounds.body.block)))

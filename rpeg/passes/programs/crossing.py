@@ -118,7 +118,7 @@ def _take(program: Program, op: RpegOp, channel: SSAValue, moved: Sequence[SSAVa
     for value in moved:
         if isinstance(value.type, TrajectoriesType):
             size = value.type.prompts.data
-            divides(op, size, f"a batch of {size} groups of `{name_of(value)}`")
+            divides(op, (size, f"a batch of {size} groups of `{name_of(value)}`"))
     step = {"step": program.loop.step}
     classes = [_class(value.type) for value in moved]
     taken = program.call(op, "take", receiver=channel, keywords=step, gives=classes)

@@ -9,6 +9,7 @@ from rpeg.ir.base import RpegOp
 from rpeg.ir.layout import width_of
 from rpeg.ir.ops.movement import clause_of, pool_of
 from rpeg.ir.pools import task_around
+from rpeg.ir.rules.shares import Shared, uneven
 from rpeg.ir.stages import stages
 from rpeg.passes.layouts import layout_of
 from rpeg.passes.programs.program import Cannot, Program
@@ -48,17 +49,17 @@ def need(op: RpegOp, name: str, value: object, why: str) -> None:
         raise Cannot(op, f"{op.SURFACE}: {name}={shown} {why}")
 
 
-def divides(op: Operation, size: int, what: str, *, model: str | None = None) -> None:
-    """Refuses a size that does not give every process of its pool an equal share: in every layout,
-    or in that of one model.
+def divides(op: Operation, found: Shared, *, model: str | None = None) -> None:
+    """Refuses rows that do not give every process of the pool an equal share: in every layout, or
+    in that of one model.
     """
     pool = pool_of(op) or pool_of(task_around(op))
     placed = [o for o in stages(op).values() if pool in (None, pool_of(o))]
     layouts = [clause_of(o, "par") for o in placed] if model is None else [layout_of(model, placed)]
     for layout in layouts:
-        dp = 1 if layout is None else width_of(layout, "dp")
-        if size % dp:
-            raise Cannot(op, f"{what} does not divide over {dp} processes (dp={dp})")
+        why = uneven(found, 1 if layout is None else width_of(layout, "dp"))
+        if why is not None:
+            raise Cannot(op, why)
 
 
 def title(op: RpegOp) -> Attribute:

@@ -13,6 +13,7 @@ from rpeg.ir.ops import sampling as ops
 from rpeg.ir.ops.movement import clause_of
 from rpeg.ir.ops.regions import EveryOp
 from rpeg.ir.rrt import ConstantOp
+from rpeg.ir.rules.shares import shared
 from rpeg.ir.rules.staleness import WORDS
 from rpeg.ir.types.attributes import plain
 from rpeg.ir.types.values import CursorType, TokenFieldType, TrajectoriesType, WeightsType
@@ -24,7 +25,8 @@ from rpeg.passes.programs.program import Cannot, Program, model_name
 @compiles(ops.BatchOp)
 def _batch(program: Program, op: RpegOp) -> None:
     assert isinstance(op, ops.BatchOp)
-    divides(op, op.int_of("size"), f"a batch of {op.int_of('size')} rows")
+    for found in shared(op):
+        divides(op, found)
     assert isinstance(op.source.type, CursorType)
     data = program.declared(op.source.type.symbol)
     program.results(op, program.call(op, "batch", receiver=data, settings=op.properties))

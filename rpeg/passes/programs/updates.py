@@ -1,14 +1,11 @@
 """Optimizer steps, and weights on their way to an engine."""
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation
 
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.movement import PublishOp, pool_of
 from rpeg.ir.ops.updates import KlControllerOp, UpdateOp
-from rpeg.ir.types.batches import DemosType, PairsType
-from rpeg.ir.types.values import (
-    TrajectoriesType,
-)
+from rpeg.ir.rules.shares import shared
 from rpeg.passes.programs.functions import groups_of, with_trajectories
 from rpeg.passes.programs.handlers import compiles, divides, need
 from rpeg.passes.programs.program import Cannot, Program, model_name
@@ -20,20 +17,10 @@ def _update(program: Program, op: RpegOp) -> None:
     need(op, "routing", "free", "does not compile yet")
     if len({loss.owner.operands[0] for loss in op.losses if isinstance(loss.owner, Operation)}) > 1:
         raise Cannot(op, "losses of several batches in one update do not compile yet")
-    for loss in op.losses:
-        size, parts = _samples(loss), op.int_of("minibatches")
-        what = f"a minibatch of {size} / {parts} = {size // parts} samples"
-        divides(op, size // parts, what, model=op.makes())
+    for found in shared(op):
+        divides(op, found, model=op.makes())
     terms = [program.value(v) for v in op.losses]
     program.call(op, "update", *terms, receiver=program.model(op), settings=op.properties)
-
-
-def _samples(loss: SSAValue) -> int:
-    """Samples, or pairs of them, that a loss trains on."""
-    batch = loss.owner.operands[0].type if isinstance(loss.owner, Operation) else None
-    if isinstance(batch, TrajectoriesType):
-        return batch.prompts.data * batch.n
-    return batch.size.data if isinstance(batch, DemosType | PairsType) else 0
 
 
 @compiles(KlControllerOp)

@@ -34,7 +34,8 @@ def refusals(setting: Setting, file: str) -> Iterator[Diagnostic]:
 
 def counts_of(shape: Architecture) -> Counts:
     """What of a model is split."""
-    return Counts(shape.layers, shape.heads, shape.kv_heads, shape.ffn)
+    experts = shape.experts.number if shape.experts is not None else 0
+    return Counts(shape.layers, shape.heads, shape.kv_heads, shape.ffn, experts)
 
 
 def _no_room(setting: Setting, op: RpegOp) -> str | None:

@@ -263,7 +263,10 @@ def test_equal_shares() -> None:
     text = edited(
         ('"all" 1 {', '"all" 3 {'), ("processes = 1", "processes = 3"), ("dp = 1", "dp = 3")
     )
-    message = "size=4 does not divide over 3 processes: write a multiple of dp=3"
+    message = (
+        "size=4 does not divide over 3 processes (dp=3): write a multiple of 3, or a dp that "
+        "divides 4, such as 2"
+    )
     assert messages(text) == [f"{place(text, 'size = 4')}: {message}"]
 
 

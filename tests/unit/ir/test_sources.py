@@ -19,6 +19,8 @@ from tests.unit.passes.pipelines import grpo
         ("verifier", "python:rewards", "python:module:function"),
         ("verifier", "python:os:system:x", "python:module:function"),
         ("model", "run:warmup", "run:PIPELINE/MODEL"),
+        ("model", "hf:", "`hf:` names nothing: write a Hugging Face repository behind the colon"),
+        ("data", "gym: ", "`gym:` names nothing"),
         ("verifier", "py:x:y", "`py:` is not a known source"),
     ],
 )

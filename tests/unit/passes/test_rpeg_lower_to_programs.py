@@ -115,10 +115,12 @@ def test_it_needs_a_schedule() -> None:
 
 def test_batches_divide() -> None:
     text = grpo(("agg=token_mean)", "agg=token_mean, minibatches=2)"), ("size=4", "size=6"))
+    other = "write a multiple of 4, or a dp that divides 6, such as 3"
     assert refused(text, dp=4) == [
-        f"{place(text, 'batch(train')}: a batch of 6 rows does not divide over 4 processes (dp=4)",
+        f"{place(text, 'batch(train')}: a batch of 6 rows does not divide over 4 processes (dp=4): "
+        f"{other}",
         f"{place(text, 'update(')}: a minibatch of 12 / 2 = 6 samples does not divide over 4 "
-        "processes (dp=4)",
+        f"processes (dp=4): {other}",
     ]
 
 

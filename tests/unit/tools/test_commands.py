@@ -126,10 +126,11 @@ def refused(shell: Shell, text: str, at: str, why: str, *words: str) -> None:
 
 
 def test_a_batch_that_does_not_divide(shell: Shell) -> None:
-    why = "a batch of 4 rows does not divide over 3 processes (dp=3)"
-    refused(
-        shell, GRPO, "batch(train", why, *("compile", "p.rpeg", "-o", "out", "--processes", "3")
+    why = (
+        "a batch of 4 rows does not divide over 3 processes (dp=3): write a multiple of 3, or a dp "
+        "that divides 4, such as 2"
     )
+    refused(shell, GRPO, "generate(", why, *("compile", "p.rpeg", "-o", "out", "--processes", "3"))
 
 
 def test_context_parallel_plan(shell: Shell) -> None:

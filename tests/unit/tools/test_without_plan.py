@@ -100,3 +100,10 @@ def test_every_kind_of_stage_has_a_price(name: str, capsys: pytest.CaptureFixtur
     assert all(stage["seconds"] > 0 for stage in found["stages"])
     updates = [stage for stage in found["stages"] if stage["mfu"] > 0.02]
     assert updates, "an update keeps GPUs busy"
+
+
+def test_a_judges_answers_are_assumed_aloud(capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(EXAMPLES / "grpo_generative_reward.rpeg")
+    assert main(["explain", file, "--cluster", "h100-1"]) == 0
+    said = "`judge`: answers of 32 tokens on average, a quarter of what is allowed"
+    assert said in capsys.readouterr().out

@@ -44,6 +44,8 @@ def test_a_file_without_lengths(content: str | None, message: str, tmp_path: Pat
     "words",
     [
         "check p.rpeg",
+        "compile p.rpeg -o out --processes 1",
+        "run p.rpeg --processes 1",
         "simulate p.rpeg --cluster h100-1 --arch actor=qwen2.5-7b --arch ref=qwen2.5-7b",
     ],
 )

@@ -55,6 +55,12 @@ def test_as_it_stands_it_runs(shell: Shell) -> None:
             "`actor`: 28 layers can't be split 24 ways (pp=8 x vpp=3): write a divisor",
         ),
         (
+            "par(tp=2, dp=32, sp=true, zero=1",
+            "par(tp=2, dp=32, ep=8, sp=true, zero=1",
+            "actor = policy",
+            "`actor`: ep=8 spreads experts, and this model is dense: write ep=1, or leave it out",
+        ),
+        (
             "nodes(0..15)",
             "cores(0..15, per_node=4)",
             "y on all",

@@ -1,0 +1,32 @@
+"""Which counts of a model a layout splits."""
+
+from __future__ import annotations
+
+import pytest
+
+from rpeg.fit import Counts, misfits
+
+DENSE = {
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "num_hidden_layers": 6,
+    "intermediate_size": 96,
+}
+
+
+@pytest.mark.parametrize("name", ["num_experts", "n_routed_experts", "num_local_experts"])
+def test_experts_are_split_too(name: str) -> None:
+    counts = Counts.of_config({**DENSE, name: 12})
+    assert counts.experts == 12
+    assert list(misfits(counts, tp=4, pp=2, vpp=3, ep=6)) == []
+    assert list(misfits(counts, tp=1, pp=1, vpp=1, ep=8)) == [
+        "12 experts can't be split 8 ways (ep=8): write a divisor"
+    ]
+
+
+def test_a_dense_model_has_none() -> None:
+    counts = Counts.of_config(DENSE)
+    assert list(misfits(counts, tp=1, pp=1, vpp=1)) == []
+    assert list(misfits(counts, tp=1, pp=1, vpp=1, ep=2)) == [
+        "ep=2 spreads experts, and this model is dense: write ep=1, or leave it out"
+    ]
