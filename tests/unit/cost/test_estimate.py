@@ -137,7 +137,7 @@ def test_a_rule_that_compares_texts_takes_next_to_no_time() -> None:
 
 def test_less_memory_for_the_cache_makes_sampling_slower() -> None:
     text = example("async_grpo_alps64")
-    wide = text.replace("max_seqs=256", "max_seqs=4096").replace("param n = 16", "param n = 256")
+    wide = text.replace("max_seqs=256", "max_seqs=4096").replace("param n = 16", "param n = 512")
     narrow = wide.replace(
         "dp=160), engine(name=vllm, memory=0.9", "dp=160), engine(name=vllm, memory=0.3"
     )
