@@ -9,14 +9,16 @@ from rpeg.interp.errors import InterpreterError
 from rpeg.interp.greedy import Greedy
 from rpeg.interp.machine import Interpreter
 from rpeg.interp.oracle import Replay, Sampling, TeacherForced
-from rpeg.interp.parity import Gap, Parity, compare, gaps
+from rpeg.interp.parity import EXACT, Gap, Head, Parity, compare, gaps
 from rpeg.interp.values import Place
 from rpeg.interp.versions import Oldest, Recorded, Window
 from rpeg.interp.world import World
 
 __all__ = [
+    "EXACT",
     "Gap",
     "Greedy",
+    "Head",
     "Interpreter",
     "InterpreterError",
     "Oldest",

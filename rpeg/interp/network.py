@@ -40,11 +40,6 @@ class Outputs:
     values: Tensor
     """A critic's values, or a reward model's scores; empty for a policy."""
 
-    @property
-    def said(self) -> Tensor:
-        """A policy's log-probs; a critic's values."""
-        return self.logprob if self.logprob.numel() else self.values
-
 
 class Network:
     """A Qwen2, Qwen3 or Llama model, as `config.json` of its folder describes it."""

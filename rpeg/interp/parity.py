@@ -1,14 +1,15 @@
 """How far apart two executions of one recording are, and where they part.
 
-Of each step are compared the log-probs of its engine, those that it computes, and of each optimizer
-step the log-probs that it trains on and the gradient's norm; in the end, all weights.
+Of each step are compared the log-probs of its engine, the log-probs and values that it computes,
+and of each optimizer step what it trains towards, the log-probs and values that it trains on, what
+each loss term comes to, and the gradient's norm; in the end, all weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -16,7 +17,9 @@ from torch import Tensor
 from rpeg.interp.errors import InterpreterError
 from rpeg.runtime.recordings.recording import Recording, StepRecord
 
-Kind = Literal["behaviour", "logprob", "grad_norm"]
+Kind = Literal["behaviour", "logprob", "value", "target", "loss", "grad_norm"]
+Head = Literal["policy", "value"]
+"""What predicts tokens, and what gives a number."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +28,16 @@ class Gap:
 
     kind: Kind
     """`behaviour`: log-probs of the engine; `logprob`: of the trainer; both absolute, in nats.
-    `grad_norm`: relative."""
+    `value`: values and scores; `target`: advantages and returns that are trained towards; absolute.
+    `loss`: what a term of a loss comes to, relative where it is above 1. `grad_norm`: relative."""
     value: float
     step: int
     """0 is the first."""
     name: str
-    """Of the value in the text, or of the trained model."""
+    """Of the value in the text, or of what an optimizer step says, reads or costs."""
+    model: str
+    head: Head | None
+    """Whose it is; None of a gradient's norm, which is the whole model's."""
     optimizer_step: int | None = None
     """Within the step's update, where it is one's."""
     sample: int | None = None
@@ -53,15 +60,20 @@ class Parity:
     reassociation into steps of the size of the learning rate."""
     behaviour: float = 1e-5
     """Greatest difference of a log-prob that an engine gives a sampled token, in nats."""
+    value: float = 1e-5
+    """Greatest difference of a critic's value or of a score."""
+    target: float = 1e-5
+    """Greatest difference of an advantage or a return that is trained towards."""
+    loss: float = 1e-5
+    """Greatest difference of what a loss term comes to in a minibatch; relative above 1."""
 
     def within(self, bound: Parity) -> bool:
         """Whether every figure is at most the bound's; a NaN is not."""
-        return (
-            self.logprob <= bound.logprob
-            and self.grad_norm <= bound.grad_norm
-            and self.weights <= bound.weights
-            and self.behaviour <= bound.behaviour
-        )
+        return all(a <= b for a, b in zip(astuple(self), astuple(bound), strict=True))
+
+
+EXACT = Parity(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+"""Of two executions that computed the same bits."""
 
 
 def compare(a: Recording, b: Recording) -> Parity:
@@ -73,12 +85,12 @@ def compare(a: Recording, b: Recording) -> Parity:
     found = list(gaps(a, b))
     if not any(gap.kind == "logprob" for gap in found):
         raise InterpreterError("no log-probs in common: compute lp_old = logprob(...) in the step")
-    return Parity(
-        logprob=greatest(found, "logprob"),
-        grad_norm=greatest(found, "grad_norm"),
-        weights=weights_gap(a, b),
-        behaviour=greatest(found, "behaviour"),
-    )
+    return parity(found, weights_gap(a, b))
+
+
+def parity(found: Sequence[Gap], weights: float) -> Parity:
+    """The greatest of each kind."""
+    return Parity(weights=weights, **{kind: greatest(found, kind) for kind in get_args(Kind)})
 
 
 def gaps(a: Recording, b: Recording) -> Iterator[Gap]:
@@ -89,11 +101,21 @@ def gaps(a: Recording, b: Recording) -> Iterator[Gap]:
     if len(a.steps) != len(b.steps):
         raise InterpreterError(f"{len(a.steps)} steps can't be compared with {len(b.steps)}")
     for i, (ours, theirs) in enumerate(zip(a.steps, b.steps, strict=True)):
-        for name in _common(ours.sampled, theirs.sampled):
-            yield _of_tensors("behaviour", ours.sampled[name], theirs.sampled[name], i, name)
-        for name in _common(ours.logprobs, theirs.logprobs):
-            yield _of_tensors("logprob", ours.logprobs[name], theirs.logprobs[name], i, name)
+        yield from _computed_gaps(ours, theirs, i)
         yield from _update_gaps(ours, theirs, i)
+
+
+def _computed_gaps(a: StepRecord, b: StepRecord, step: int) -> Iterator[Gap]:
+    """Of what a step computed apart from updates."""
+    groups: list[tuple[Kind, Head, Mapping[str, Tensor], Mapping[str, Tensor]]] = [
+        ("behaviour", "policy", a.sampled, b.sampled),
+        ("logprob", "policy", a.logprobs, b.logprobs),
+        ("value", "value", a.values, b.values),
+    ]
+    for kind, head, ours, theirs in groups:
+        for name in _common(ours, theirs):
+            whose = _Whose(kind, step, name, a.makers.get(name, ""), head)
+            yield whose.gap(ours[name], theirs[name])
 
 
 def _common(a: Iterable[str], b: Iterable[str]) -> list[str]:
@@ -101,16 +123,35 @@ def _common(a: Iterable[str], b: Iterable[str]) -> list[str]:
     return [name for name in a if name in others]
 
 
-def _of_tensors(
-    kind: Kind, ours: Tensor, theirs: Tensor, step: int, name: str, rows: Tensor | None = None
-) -> Gap:
-    """The gap of two tensors [samples, tokens]; `rows` are the samples' numbers (default: all)."""
+@dataclass(frozen=True)
+class _Whose:
+    """What a gap is of; `Gap` says what its fields are."""
+
+    kind: Kind
+    step: int
+    name: str
+    model: str
+    head: Head | None
+    optimizer_step: int | None = None
+
+    def number(self, value: float) -> Gap:
+        """Of two numbers that are so far apart."""
+        return Gap(value=value, **vars(self))
+
+    def gap(self, ours: Tensor, theirs: Tensor, rows: Tensor | None = None) -> Gap:
+        """Of two tensors [samples, tokens]; `rows` are the samples' numbers (default: all)."""
+        row, token, value = _farthest(ours, theirs)
+        sample = row if rows is None or not len(rows) else int(rows[row])
+        return Gap(value=value, sample=sample, token=token, **vars(self))
+
+
+def _farthest(ours: Tensor, theirs: Tensor) -> tuple[int, int, float]:
+    """(row, token, difference) where it is greatest; a NaN is."""
     width = min(ours.shape[1], theirs.shape[1])
     apart = (ours[:, :width] - theirs[:, :width]).abs()
     worst = apart.nan_to_num(nan=float("inf")).flatten().argmax() if apart.numel() else 0
     row, token = divmod(int(worst), max(1, width))
-    value = float(apart[row, token]) if apart.numel() else 0.0
-    return Gap(kind, value, step, name, None, row if rows is None else int(rows[row]), token)
+    return row, token, float(apart[row, token]) if apart.numel() else 0.0
 
 
 def _update_gaps(a: StepRecord, b: StepRecord, step: int) -> Iterator[Gap]:
@@ -123,7 +164,7 @@ def _update_gaps(a: StepRecord, b: StepRecord, step: int) -> Iterator[Gap]:
         for k, (x, y) in enumerate(zip(ours, theirs, strict=True)):
             yield from _trained_gaps(a, b, step, model, k)
             value = abs(x - y) / max(abs(x), abs(y), 1e-30)
-            yield Gap("grad_norm", value, step, model, k)
+            yield _Whose("grad_norm", step, model, model, None, k).number(value)
 
 
 def _trained_gaps(a: StepRecord, b: StepRecord, step: int, model: str, k: int) -> Iterator[Gap]:
@@ -132,10 +173,42 @@ def _trained_gaps(a: StepRecord, b: StepRecord, step: int, model: str, k: int) -
     if key not in a.trained_rows or key not in b.trained_rows:
         return
     ours, theirs = a.trained_rows[key], b.trained_rows[key]
-    x = a.trained_logprobs[key][torch.isin(ours, theirs)]
-    y = b.trained_logprobs[key][torch.isin(theirs, ours)]
-    found = _of_tensors("logprob", x, y, step, model, ours[torch.isin(ours, theirs)])
-    yield Gap("logprob", found.value, step, model, k, found.sample, found.token)
+    left, right = torch.isin(ours, theirs), torch.isin(theirs, ours)
+    known = [name for name in _TRAINED if f"{key}/{name}" in a.trained]
+    costs = [name for name in _names(a, key) if name.startswith(_LOSS)]
+    for name in _common([*known, *costs], _names(b, key)):
+        kind, head = _TRAINED.get(name) or ("loss", _head_of(name))
+        whose = _Whose(kind, step, name, model, head, k)
+        x, y = a.trained[f"{key}/{name}"], b.trained[f"{key}/{name}"]
+        if kind == "loss":
+            yield whose.number(_of_sums(float(x.sum()), float(y.sum())))
+        else:
+            yield whose.gap(x[left], y[right], ours[left])
+
+
+_TRAINED: Mapping[str, tuple[Kind, Head]] = {
+    "advantages": ("target", "policy"),
+    "returns": ("target", "value"),
+    "logprob": ("logprob", "policy"),
+    "values": ("value", "value"),
+}
+"""Of an optimizer step: what it reads first, then what the model says."""
+_LOSS = "loss/"
+_OF_VALUES = ("loss/value_loss", "loss/reward_loss")
+
+
+def _names(record: StepRecord, key: str) -> list[str]:
+    """What is known of an optimizer step."""
+    return [k.removeprefix(f"{key}/") for k in record.trained if k.startswith(f"{key}/")]
+
+
+def _head_of(cost: str) -> Head:
+    return "value" if cost in _OF_VALUES else "policy"
+
+
+def _of_sums(x: float, y: float) -> float:
+    """Relative only above 1: a policy's loss may be a sum of next to nothing."""
+    return abs(x - y) / max(abs(x), abs(y), 1.0)
 
 
 def weights_gap(a: Recording, b: Recording) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
@@ -90,7 +90,11 @@ class OnPolicy:
 class LossTerm:
     """One summand of a loss."""
 
+    name: str
+    """Of its operation."""
     batch: Batch
     per_token: Callable[[Outputs, Tensor], Tensor]
     """(what the model says about some rows, these rows [k]) -> loss [k, tokens], zero outside the
     mask; of pairs [k / 2]."""
+    targets: Mapping[str, Tensor] = field(default_factory=dict)
+    """Of all rows: what it trains towards, by the names in `recording.TARGETS`."""

@@ -5,9 +5,9 @@ A term knows its batch and its fields; the trainer hands it what the model says 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -16,8 +16,11 @@ from rpeg.runtime import losses
 from rpeg.runtime.losses.distill import Divergence
 from rpeg.runtime.losses.kl import Estimator
 from rpeg.runtime.losses.policy import Ratio
+from rpeg.runtime.recordings.recording import TARGETS
 from rpeg.runtime.trajectories import Batch, Demos, Pairs, Trajectories
 
+Said = Literal["logprob", "values"]
+"""What a model is asked for: fields of `Outputs`."""
 Fields = Mapping[str, Tensor]
 """Per-token [samples, tokens] and per-response [samples] fields by name."""
 
@@ -33,11 +36,6 @@ class Outputs:
     """Of the next-token distribution."""
     values: Tensor
     """A critic's values, or the scores of a reward model, each where it is; empty for a policy."""
-
-    @property
-    def said(self) -> Tensor:
-        """A policy's log-probs; a critic's values."""
-        return self.logprob if self.logprob.numel() else self.values
 
 
 @dataclass(frozen=True)
@@ -72,6 +70,43 @@ class LossTerm:
             name: values[rows, :width] if values.dim() == 2 else values[rows]
             for name, values in self.fields.items()
         }
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A micro-batch of an optimizer step: what the model says of its rows, and what that costs."""
+
+    rows: list[int]
+    out: Outputs
+    terms: Sequence[LossTerm]
+    weights: Tensor
+    """[batch, tokens] or [pairs]: of each in the loss of the minibatch."""
+
+    def fields(self, term: LossTerm) -> Fields:
+        """A term's fields of these rows, where the model is."""
+        width, device = self.out.mask.shape[1], self.weights.device
+        return {name: f.to(device) for name, f in term.rows(self.rows, width).items()}
+
+    @torch.no_grad()
+    def told(self, lead: int) -> dict[str, Tensor]:
+        """Of each row: `logprob` and `values` [rows, tokens], as far as the model says them,
+        without the first `lead`; the TARGETS of its terms; and by `loss/TERM` what each costs
+        [rows, 1].
+        """
+        said = {"logprob": self.out.logprob, "values": self.out.values}
+        told = {name: found[:, lead:] for name, found in said.items() if found.numel()}
+        for term in self.terms:
+            fields = self.fields(term)
+            told |= {n: f.reshape(len(f), -1) for n, f in fields.items() if n in TARGETS}
+            name, cost = f"loss/{term.name}", self._cost(term, fields)
+            told[name] = told[name] + cost if name in told else cost
+        return told
+
+    def _cost(self, term: LossTerm, fields: Fields) -> Tensor:
+        """[rows, 1] of the minibatch's loss; that of a pair is shared by its two rows."""
+        cost = (self.weights * term.loss(self.out, fields)).reshape(len(self.weights), -1).sum(1)
+        shared = len(self.rows) // len(cost)
+        return cost.repeat_interleave(shared).unsqueeze(1) / shared
 
 
 class OnPolicy:

@@ -24,13 +24,12 @@ from rpeg.runtime.models.tokenizer import Tokenizer
 from rpeg.runtime.pools.sampled import SampledModel
 from rpeg.runtime.schedule import learning_rate
 from rpeg.runtime.state.ledger import consumed
-from rpeg.runtime.terms import LossTerm, Outputs
+from rpeg.runtime.terms import Lesson, LossTerm, Said
 from rpeg.runtime.trajectories import Batch, Demos, Pairs, Trajectories
 from rpeg.sharding.boxes import Held
 
 if TYPE_CHECKING:
     from rpeg.runtime.megatron.model import Answer
-    from rpeg.runtime.megatron.replica import Said
     from rpeg.runtime.run import Run
 
 
@@ -177,8 +176,8 @@ class Model:
             self._require(each, _NAMES[each])
         with self.run.clock.stage(f"{'_'.join(asked)}_{self.name}"):
             found = [self._back(each) for each in self._per_token(examples, *asked)]
-        for tensor in found:
-            self.run.oracle.computed(self, tensor)
+        for each, tensor in zip(asked, found, strict=True):
+            self.run.oracle.computed(self, each, tensor)
         return found
 
     def score(self, y: Trajectories) -> Tensor:
@@ -186,7 +185,7 @@ class Model:
         self._require("score", "scores of responses")
         with self.run.clock.stage(f"score_{self.name}"):
             scores = self._scores(spelled(self.here(y), self.tokenizer))
-        self.run.oracle.computed(self, scores.unsqueeze(1))
+        self.run.oracle.computed(self, "values", scores.unsqueeze(1))
         return scores
 
     def token_scores(self, y: Trajectories) -> Tensor:
@@ -203,7 +202,7 @@ class Model:
             examples = self._examples(y).behind(whole=False)
             (found,) = self._per_token(examples, "values")
             scores = self._back(found[:, 1:])
-        self.run.oracle.computed(self, scores)
+        self.run.oracle.computed(self, "values", scores)
         return scores
 
     def pair_scores(self, pairs: Pairs) -> Tensor:
@@ -360,9 +359,11 @@ class Trainer(Model):
 
         def loss(answer: Answer, inputs: ModelInputs, micro: list[int]) -> Any:
             out = self.replica.outputs(answer, inputs, temperature)
-            self.run.oracle.trained(self, examples, micro, out.said[:, examples.lead :])
             weights = weighing.weights(inputs.mask, idle=not micro)
-            return _loss_and_report(out, terms, micro or examples.idle, weights)
+            lesson = Lesson(micro or examples.idle, out, terms, weights)
+            if micro:
+                self.run.oracle.trained(self, examples, lesson)
+            return _loss_and_report(lesson)
 
         self._optimizer.zero_grad()
         reports = self.replica.run(examples, self._microbatches(examples, rows), loss)
@@ -436,14 +437,12 @@ class _Report:
     means: dict[str, float]
 
 
-def _loss_and_report(
-    out: Outputs, terms: Sequence[LossTerm], rows: list[int], weights: Tensor
-) -> tuple[Tensor, _Report]:
-    device, width = weights.device, out.mask.shape[1]
+def _loss_and_report(lesson: Lesson) -> tuple[Tensor, _Report]:
+    out, weights = lesson.out, lesson.weights
     loss = weights.new_zeros(())
     stats = {"entropy": out.entropy} if out.entropy.shape == weights.shape else {}
-    for term in terms:
-        fields = {name: f.to(device) for name, f in term.rows(rows, width).items()}
+    for term in lesson.terms:
+        fields = lesson.fields(term)
         loss = loss + (weights * term.loss(out, fields)).sum()
         with torch.no_grad():
             stats |= term.stats(out, fields)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,27 @@ pipeline sort {
   }
 }
 """
-SAME = ("hash/samples", "loss", "grad_norm", "reward/r", "lag/max")
+PPO = PIPELINE
+for old, new in {
+    "  model ref": "  model critic = value(actor@0, optim=adamw(lr=1e-3), dtype=fp32)\n  model ref",
+    "    adv = group_advantage(r, baseline=mean, scale=std)\n": "",
+    "    w = importance": """    v = values(critic@i, y)
+    rt = kl_penalty(r, prox, lp_ref, coef=0.1)
+    raw, ret = gae(rt, v, gamma=1.0, lambda=0.95)
+    adv = whiten(raw)
+    vl = value_loss(y, ret, v, clip=0.2)
+    critic@i+1 = update(critic@i, vl, agg=token_mean, minibatches=2)
+    w = importance""",
+    "    actor on trainer, par(dp=1)": """    v on trainer, par(dp=1)
+    critic on trainer, par(dp=1)
+    actor on trainer, par(dp=1)""",
+}.items():
+    assert old in PPO
+    PPO = PPO.replace(old, new)
+PPO = PPO[: PPO.index("  plan three")] + "}\n"
+TEXTS = {"grpo": PIPELINE, "ppo": PPO}
+SAME = ("hash/samples", "hash/weights", "loss", "grad_norm", "reward/r", "lag/max")
+OF_CRITIC = ("critic/loss", "critic/grad_norm")
 CLOSE = 1e-4
 """Relative: the first step moves the weights apart by the order of sums."""
 
@@ -76,15 +97,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [json.dumps({"prompt": f"{k} {k + 3}", "answer": str(k)}) + "\n" for k in range(16)]
     (made / "rows.jsonl").write_text("".join(rows))
     (made / "more.jsonl").write_text("".join(rows[:4]))
-    (made / "sort.rpeg").write_text(PIPELINE)
+    for name, text in TEXTS.items():
+        (made / f"{name}.rpeg").write_text(text)
     return made
 
 
-def trained(folder: Path, staleness: int, *layout: str) -> list[dict[str, Any]]:
+def trained(folder: Path, text: str, staleness: int, *layout: str) -> list[dict[str, Any]]:
     """Compiles, trains from the oldest weights that the window allows, reads what was logged."""
-    name = f"{layout[-1]}_{staleness}"
+    name = f"{text}_{layout[-1]}_{staleness}"
     package, run_dir = folder / f"out_{name}", folder / f"run_{name}"
-    command = ["compile", str(folder / "sort.rpeg"), "-o", str(package), *layout]
+    command = ["compile", str(folder / f"{text}.rpeg"), "-o", str(package), *layout]
     assert main([*command, "--set", f"staleness={staleness}"]) == 0
     settings = {"RPEG_RUN_DIR": str(run_dir), "RPEG_VERSIONS": "oldest", "PYTHONPATH": str(ROOT)}
     settings["PYTHON"] = sys.executable
@@ -99,24 +121,31 @@ def trained(folder: Path, staleness: int, *layout: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
 
 
+def held(line: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Figures of a step; of the weights, those that the engine samples from."""
+    found = {name: line[name] for name in names}
+    return found | {"hash/weights": line["hash/weights"].partition("-")[0]}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("staleness", [0, 2])
-def test_two_pools_train_what_one_does(folder: Path, staleness: int) -> None:
-    """Bit by bit: the same samples of the same weights, whoever made them when."""
-    one = trained(folder, staleness, "--processes", "1")
-    two = trained(folder, staleness, "--plan", "two")
+@pytest.mark.parametrize(("text", "staleness"), [("grpo", 0), ("grpo", 2), ("ppo", 0)])
+def test_two_pools_train_what_one_does(folder: Path, text: str, staleness: int) -> None:
+    """Bit by bit: the same samples of the same weights, whoever made them when. Without staleness,
+    one pool runs step after step, and two through channels, registers and the admission of batches.
+    """
+    one = trained(folder, text, staleness, "--processes", "1")
+    two = trained(folder, text, staleness, "--plan", "two")
+    same = (*SAME, *(OF_CRITIC if text == "ppo" else ()))
     assert [line["step"] for line in two] == list(range(1, STEPS + 1))
-    assert [{k: line[k] for k in SAME} for line in two] == [
-        {k: line[k] for k in SAME} for line in one
-    ]
+    assert [held(line, same) for line in two] == [held(line, same) for line in one]
     assert [line["lag/max"] for line in two] == [min(i, staleness) for i in range(STEPS)]
     assert two[-1]["eval/acc"] == one[-1]["eval/acc"]
 
 
 @pytest.mark.slow
 def test_a_pool_between_and_unlike_widths(folder: Path) -> None:
-    one = trained(folder, 0, "--processes", "1")
-    three = trained(folder, 0, "--plan", "three")
+    one = trained(folder, "grpo", 0, "--processes", "1")
+    three = trained(folder, "grpo", 0, "--plan", "three")
     for ours, theirs in zip(three, one, strict=True):
         for name in ("loss", "grad_norm", "kl", "reward/r"):
             assert ours[name] == pytest.approx(theirs[name], rel=CLOSE, abs=1e-6), name

@@ -129,8 +129,24 @@ def cli(folder: Path, *arguments: str, **variables: str) -> str:
     return done.stdout
 
 
-def test_a_window_of_no_steps_is_the_synchronous_run(folder: Path) -> None:
-    source = Source(folder / "tiny.rpeg", windowed(PIPELINE, "actor@i"))
+PPO = PIPELINE
+for old, new in {
+    "  data train": """  model critic = value(actor@0, optim=adamw(lr=1e-3), dtype=fp32)
+  data train""",
+    "    adv = group_advantage(r, baseline=mean, scale=std)\n": """    v = values(critic@i, y)
+    raw, ret = gae(r, v, gamma=1.0, lambda=0.95)
+    adv = whiten(raw)
+    vl = value_loss(y, ret, v, clip=0.2)
+    critic@i+1 = update(critic@i, vl, agg=token_mean)
+""",
+}.items():
+    assert old in PPO
+    PPO = PPO.replace(old, new)
+
+
+@pytest.mark.parametrize("text", [PIPELINE, PPO], ids=["grpo", "ppo"])
+def test_a_window_of_no_steps_is_the_synchronous_run(folder: Path, text: str) -> None:
+    source = Source(folder / "tiny.rpeg", windowed(text, "actor@i"))
     runs = []
     for name in ("plain", "ahead"):
         package = folder / name

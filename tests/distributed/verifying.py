@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.unit.interp.pipelines import FAMILIES, write_model, write_pairs, write_rows
@@ -165,6 +165,66 @@ os.environ["RPEG_VERSIONS"] = "newest"
 """Samples of a window come from the newest weights, not from the oldest that it allows."""
 
 
+CRITIC_ALONE = """
+from rpeg.runtime.megatron import shim
+shim.install()
+from megatron.core.distributed import DistributedDataParallel
+finish = DistributedDataParallel.finish_grad_sync
+
+def all_but_the_critic(self, *rest, **more):
+    if not self.module._shape.critic:
+        finish(self, *rest, **more)
+
+DistributedDataParallel.finish_grad_sync = all_but_the_critic
+"""
+"""Gradients of a critic's replicas are never summed; those of other models are."""
+
+OTHER_ROWS = """
+from rpeg.runtime.crossing import Crossing
+back = Crossing.back
+Crossing.back = lambda self, field: back(self, field).flip(0)
+"""
+"""What a model of another layout says of its rows comes back to others."""
+
+OTHER_ORDER = """
+from rpeg.runtime.terms import LossTerm
+moved = LossTerm.moved
+
+def flipped(self, move):
+    term = moved(self, move)
+    term.fields.update({name: field.flip(0) for name, field in term.fields.items()})
+    return term
+
+LossTerm.moved = flipped
+"""
+"""A model of another layout gets the rows of its update, and their fields in another order."""
+
+ACTOR_TWICE = """
+from rpeg.runtime.megatron.replica import Replica
+outputs = Replica.outputs
+
+def doubled(self, answer, inputs, temperature):
+    if answer.logits is not None and answer.logits.requires_grad:
+        answer.logits.register_hook(lambda gradient: 2.0 * gradient)
+    return outputs(self, answer, inputs, temperature)
+
+Replica.outputs = doubled
+"""
+"""What goes from the policy's head into its trunk counts twice."""
+
+WHITENED_ALONE = """
+from rpeg import runtime
+from rpeg.runtime import advantages
+
+def whiten(y, field, *, count, groups):
+    moments = advantages.Moments.of(field, advantages.counts(field, y.mask, count))
+    return advantages.whiten(field, y.mask, moments)
+
+runtime.whiten = whiten
+"""
+"""Advantages are whitened over the rows of each process."""
+
+
 def planting(bug: str) -> Callable[[Path], None]:
     """Has a compiled program start with some lines of its own."""
 
@@ -175,5 +235,16 @@ def planting(bug: str) -> Callable[[Path], None]:
         assert first in text
         program.write_text(text.replace(first, first + "import planted\n"), encoding="utf-8")
         (package / "planted.py").write_text(bug, encoding="utf-8")
+
+    return plant
+
+
+def planting_by_layout(bugs: Mapping[str, str]) -> Callable[[Path], None]:
+    """One bug for each of these layouts: they share a recording."""
+
+    def plant(package: Path) -> None:
+        layout = package.parent.name
+        if layout in bugs:
+            planting(bugs[layout])(package)
 
     return plant

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import cast
 
 from torch import Tensor
@@ -39,7 +39,7 @@ def ppo_clip(op: ops.PpoClipOp, frame: Frame) -> tuple[LossTerm]:
             weight=weight,
         )
 
-    return (LossTerm(frame.read(op.trajectories, Trajectories), loss),)
+    return (fields.term(op, loss),)
 
 
 def cispo(op: ops.CispoOp, frame: Frame) -> tuple[LossTerm]:
@@ -51,7 +51,7 @@ def cispo(op: ops.CispoOp, frame: Frame) -> tuple[LossTerm]:
         adv, old, weight = fields.at(rows, out)
         return losses.cispo(out.logprob, adv, old, out.mask, clip_high=high, weight=weight)
 
-    return (LossTerm(frame.read(op.trajectories, Trajectories), loss),)
+    return (fields.term(op, loss),)
 
 
 def policy_gradient(op: ops.PolicyGradientOp, frame: Frame) -> tuple[LossTerm]:
@@ -62,7 +62,7 @@ def policy_gradient(op: ops.PolicyGradientOp, frame: Frame) -> tuple[LossTerm]:
         adv, _, weight = fields.at(rows, out)
         return losses.policy_gradient(out.logprob, adv, out.mask, weight=weight)
 
-    return (LossTerm(frame.read(op.trajectories, Trajectories), loss),)
+    return (fields.term(op, loss),)
 
 
 class _PolicyFields:
@@ -71,6 +71,7 @@ class _PolicyFields:
     def __init__(
         self, advantages: SSAValue, old: SSAValue | None, weight: SSAValue | None, frame: Frame
     ) -> None:
+        self._frame = frame
         self._advantages = frame.tensor(advantages)
         held = OnPolicy() if old is None else frame.value(old)
         self._old = None if isinstance(held, OnPolicy) or old is None else frame.tensor(old)
@@ -81,6 +82,11 @@ class _PolicyFields:
         old = out.logprob.detach() if self._old is None else self._old[rows]
         weight = None if self._weight is None else self._weight[rows]
         return self._advantages[rows], old, weight
+
+    def term(self, op: ops.PolicyLossOp, loss: Callable[[Outputs, Tensor], Tensor]) -> LossTerm:
+        """The summand that takes them."""
+        y = self._frame.read(op.operands[0], Trajectories)
+        return LossTerm(op.SURFACE, y, loss, {"advantages": self._advantages})
 
 
 def kl_loss(op: ops.KlLossOp, frame: Frame) -> tuple[LossTerm]:
@@ -93,7 +99,7 @@ def kl_loss(op: ops.KlLossOp, frame: Frame) -> tuple[LossTerm]:
             out.logprob, reference[rows], out.mask, coef=coef, estimator=estimator
         )
 
-    return (LossTerm(frame.read(op.trajectories, Trajectories), loss),)
+    return (LossTerm(op.SURFACE, frame.read(op.trajectories, Trajectories), loss),)
 
 
 def entropy_bonus(op: ops.EntropyBonusOp, frame: Frame) -> tuple[LossTerm]:
@@ -103,7 +109,7 @@ def entropy_bonus(op: ops.EntropyBonusOp, frame: Frame) -> tuple[LossTerm]:
     def loss(out: Outputs, rows: Tensor) -> Tensor:
         return losses.entropy_bonus(out.entropy, out.mask, coef=coef)
 
-    return (LossTerm(frame.read(op.trajectories, Trajectories), loss),)
+    return (LossTerm(op.SURFACE, frame.read(op.trajectories, Trajectories), loss),)
 
 
 def value_loss(op: ops.ValueLossOp, frame: Frame) -> tuple[LossTerm]:
@@ -116,7 +122,8 @@ def value_loss(op: ops.ValueLossOp, frame: Frame) -> tuple[LossTerm]:
             out.values, returns[rows], old[rows], out.mask, clip=clip, coef=coef
         )
 
-    return (LossTerm(frame.read(op.trajectories, Trajectories), loss),)
+    y, targets = frame.read(op.trajectories, Trajectories), {"returns": returns}
+    return (LossTerm(op.SURFACE, y, loss, targets),)
 
 
 def distill(op: ops.DistillOp, frame: Frame) -> tuple[LossTerm]:
@@ -129,7 +136,7 @@ def distill(op: ops.DistillOp, frame: Frame) -> tuple[LossTerm]:
             out.logprob, teacher[rows], out.mask, divergence=divergence, coef=coef
         )
 
-    return (LossTerm(frame.read(op.trajectories, Trajectories), loss),)
+    return (LossTerm(op.SURFACE, frame.read(op.trajectories, Trajectories), loss),)
 
 
 def cross_entropy(op: ops.CrossEntropyOp, frame: Frame) -> tuple[LossTerm]:
@@ -139,7 +146,7 @@ def cross_entropy(op: ops.CrossEntropyOp, frame: Frame) -> tuple[LossTerm]:
     def loss(out: Outputs, rows: Tensor) -> Tensor:
         return losses.cross_entropy(out.logprob, out.mask, coef=coef)
 
-    return (LossTerm(frame.read(op.examples, Demos), loss),)
+    return (LossTerm(op.SURFACE, frame.read(op.examples, Demos), loss),)
 
 
 HANDLERS: Mapping[type[Operation], Handler] = {

@@ -25,7 +25,7 @@ def dpo(op: ops.DpoOp, frame: Frame) -> tuple[LossTerm]:
             out.logprob, reference[rows], out.mask, beta=beta, label_smoothing=smoothing
         )
 
-    return (LossTerm(frame.read(op.pairs, Pairs), loss),)
+    return (LossTerm(op.SURFACE, frame.read(op.pairs, Pairs), loss),)
 
 
 def reward_loss(op: ops.RewardLossOp, frame: Frame) -> tuple[LossTerm]:
@@ -35,7 +35,7 @@ def reward_loss(op: ops.RewardLossOp, frame: Frame) -> tuple[LossTerm]:
     def loss(out: Outputs, rows: Tensor) -> Tensor:
         return losses.reward_model(out.values.sum(dim=1), margin=margin)
 
-    return (LossTerm(frame.read(op.pairs, Pairs), loss),)
+    return (LossTerm(op.SURFACE, frame.read(op.pairs, Pairs), loss),)
 
 
 HANDLERS: Mapping[type[Operation], Handler] = {ops.DpoOp: dpo, ops.RewardLossOp: reward_loss}

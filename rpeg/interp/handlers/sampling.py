@@ -145,7 +145,7 @@ def _scores(op: ops.ScoreOp, scorer: Weights, frame: Frame) -> Tensor:
     values = model.outputs(scorer.tensors, Rectangle.of(read, model.network.tokenizer)).values
     scores = values.sum(dim=1) if model.role == "reward" else values
     name = name_of(op.reward)
-    frame.record.logprobs[name] = scores.view(len(scores), -1)
+    frame.record.values[name] = scores.view(len(scores), -1)
     frame.record.makers[name] = model.name
     return scores
 
@@ -153,7 +153,8 @@ def _scores(op: ops.ScoreOp, scorer: Weights, frame: Frame) -> Tensor:
 def logprob(op: ops.LogprobOp, frame: Frame) -> tuple[Tensor]:
     """Log-probs under the operand's weights, without gradient."""
     logprobs = _outputs(op.weights, op.trajectories, frame).logprob
-    return (_noted(op.logprobs, logprobs, op.weights, frame),)
+    frame.record.logprobs[_noted(op.logprobs, op.weights, frame)] = logprobs
+    return (logprobs,)
 
 
 def on_policy_logprob(op: ops.OnPolicyLogprobOp, frame: Frame) -> tuple[OnPolicy]:
@@ -164,15 +165,15 @@ def on_policy_logprob(op: ops.OnPolicyLogprobOp, frame: Frame) -> tuple[OnPolicy
 def values(op: ops.ValuesOp, frame: Frame) -> tuple[Tensor]:
     """The critic's values, without gradient."""
     found = _outputs(op.weights, op.trajectories, frame).values
-    return (_noted(op.values, found, op.weights, frame),)
+    frame.record.values[_noted(op.values, op.weights, frame)] = found
+    return (found,)
 
 
-def _noted(result: SSAValue, found: Tensor, weights: SSAValue, frame: Frame) -> Tensor:
-    """A forward pass, noted in the step's record."""
+def _noted(result: SSAValue, weights: SSAValue, frame: Frame) -> str:
+    """The name of what a forward pass says, whose maker the step's record notes."""
     name = frame.title(result)
-    frame.record.logprobs[name] = found
     frame.record.makers[name] = frame.read(weights, Weights).model.name
-    return found
+    return name
 
 
 @torch.no_grad()

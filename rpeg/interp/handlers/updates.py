@@ -12,13 +12,16 @@ from xdsl.ir import Operation
 
 from rpeg.interp.errors import InterpreterError
 from rpeg.interp.frame import Frame, Handler
-from rpeg.interp.network import Tensors
+from rpeg.interp.network import Outputs, Tensors
 from rpeg.interp.optimizer import Session
 from rpeg.interp.rectangle import Rectangle
 from rpeg.interp.values import LossTerm, Model, OptimizerState, Weights
 from rpeg.ir.ops import updates as ops
 from rpeg.runtime.batches.batching import minibatches, together
 from rpeg.runtime.losses import Aggregation, Totals, adapted_coef, loss_weights, summed_kl
+
+Told = dict[str, Tensor]
+"""Of some rows: what `StepRecord.trained` keeps of an optimizer step, by name."""
 
 
 def update(op: ops.UpdateOp, frame: Frame) -> tuple[Weights, OptimizerState]:
@@ -61,42 +64,57 @@ class Training:
         self.losses: list[float] = []
         self.grad_norms: list[float] = []
         self.rows_of: list[Tensor] = []
-        self.said_of: list[Tensor] = []
+        self.told_of: list[Told] = []
 
     def step(self, chosen: Tensor) -> None:
         """One optimizer step on the minibatch of these rows [k]."""
         lengths = self.rows.mask[chosen].sum(dim=1)
         totals = Totals(tokens=int(lengths.sum()), sequences=int((lengths > 0).sum()))
         parts = self.cut(chosen)
-        said: list[Tensor] = []
+        told: list[Told] = []
         self.losses.append(0.0)
-        norm = self.session.step((self._loss(p, totals, said) for p in parts), self.lr)
+        norm = self.session.step((self._loss(p, totals, told) for p in parts), self.lr)
         self.grad_norms.append(norm)
-        self._note(torch.cat(list(parts)), torch.cat(said))
+        self._note(torch.cat(list(parts)), told)
 
-    def _loss(self, rows: Tensor, totals: Totals, said: list[Tensor]) -> Tensor:
-        """What these rows add to the loss of a minibatch; notes it, and what the model says."""
+    def _loss(self, rows: Tensor, totals: Totals, told: list[Told]) -> Tensor:
+        """What these rows add to the loss of a minibatch; notes it, and what was said and cost."""
         now = {**self.old.tensors, **self.session.parameters}
         out = self.old.model.outputs(now, self.rows.select(rows))
-        per_token = torch.stack([term.per_token(out, rows) for term in self.terms]).sum(dim=0)
-        loss = (per_token * loss_weights(out.mask, self.agg, totals)).sum()
+        weights = loss_weights(out.mask, self.agg, totals)
+        costs = [term.per_token(out, rows) * weights for term in self.terms]
+        loss = torch.stack(costs).sum()
         self.losses[-1] += float(loss.detach())
-        said.append(out.said.detach())
+        told.append(self._told(out, rows, [cost.detach() for cost in costs]))
         return loss
 
-    def _note(self, chosen: Tensor, said: Tensor) -> None:
+    def _told(self, out: Outputs, rows: Tensor, costs: Sequence[Tensor]) -> Told:
+        """Of these rows, what a step's record keeps in `trained`."""
+        said = {"logprob": out.logprob, "values": out.values}
+        told = {name: found.detach() for name, found in said.items() if found.numel()}
+        for term, cost in zip(self.terms, costs, strict=True):
+            told |= {name: t[rows].reshape(len(rows), -1) for name, t in term.targets.items()}
+            shared = len(rows) // len(cost)
+            each = cost.reshape(len(cost), -1).sum(dim=1, keepdim=True) / shared
+            name = f"loss/{term.name}"
+            told[name] = told.get(name, 0.0) + each.repeat_interleave(shared, dim=0)
+        return told
+
+    def _note(self, chosen: Tensor, told: Sequence[Told]) -> None:
         """What an optimizer step trains on, in the order of the samples."""
         order = chosen.argsort()
         self.rows_of.append(chosen[order])
-        self.said_of.append(said[order])
+        names = told[0]
+        self.told_of.append({n: torch.cat([part[n] for part in told])[order] for n in names})
 
     def report(self, frame: Frame) -> None:
         """Writes what it noted into the step's record."""
         frame.record.losses[self.old.model.name] = self.losses
         frame.record.grad_norms[self.old.model.name] = self.grad_norms
-        for k, (rows, said) in enumerate(zip(self.rows_of, self.said_of, strict=True)):
-            frame.record.trained_rows[f"{self.old.model.name}/{k}"] = rows
-            frame.record.trained_logprobs[f"{self.old.model.name}/{k}"] = said
+        for k, (rows, told) in enumerate(zip(self.rows_of, self.told_of, strict=True)):
+            key = f"{self.old.model.name}/{k}"
+            frame.record.trained_rows[key] = rows
+            frame.record.trained |= {f"{key}/{name}": found for name, found in told.items()}
 
 
 def _minibatches(

@@ -14,7 +14,7 @@ from rpeg.interp.values import LossTerm
 from rpeg.runtime.recordings.recording import StepRecord
 from rpeg.runtime.trajectories import Batch, Demos, Pairs, Prompts, Trajectories
 
-_TENSORS = ("sampled", "rewards", "logprobs")
+_TENSORS = ("sampled", "rewards", "logprobs", "values")
 """Of a step's record, by row."""
 
 
@@ -86,7 +86,7 @@ def _end_to_end(values: Sequence[Any]) -> Any:
             return values[0]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ChunkedTerm(LossTerm):
     """A summand of a loss that comes in chunks: an update asks for rows chunk by chunk."""
 
@@ -103,7 +103,11 @@ def _summand(terms: Sequence[LossTerm], rows: Sequence[Tensor]) -> ChunkedTerm:
 
     whole = join([term.batch for term in terms], rows)
     assert isinstance(whole, Batch), "terms of one loss have one kind of batch"
-    return ChunkedTerm(whole, per_token, tuple(rows))
+    targets = {
+        name: torch.cat([term.targets[name] for term in terms])[torch.cat(list(rows)).argsort()]
+        for name in terms[0].targets
+    }
+    return ChunkedTerm(terms[0].name, whole, per_token, targets, chunks=tuple(rows))
 
 
 def merge(records: Sequence[StepRecord], rows: Sequence[Tensor], into: StepRecord) -> None:

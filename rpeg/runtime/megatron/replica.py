@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from rpeg.runtime.megatron import shim
 from rpeg.runtime.model_time import MegatronTimers, model_span
 from rpeg.runtime.models.model_source import ModelSource
 from rpeg.runtime.numerics.logits import VocabShard
-from rpeg.runtime.terms import Outputs
+from rpeg.runtime.terms import Outputs, Said
 
 shim.install()
 
@@ -32,8 +32,6 @@ from rpeg.sharding.decoder import local_name  # noqa: E402
 Rows = list[int]
 Pass = Callable[[Answer, ModelInputs, Rows], Any]
 """What a pass over micro-batches does with the last stage's answer, its inputs and row numbers."""
-Said = Literal["logprob", "values"]
-"""What a pass without a loss keeps: fields of `Outputs`."""
 
 
 class Replica:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rpeg.runtime.engine.decoding import Sampling
     from rpeg.runtime.engine.embedded import EmbeddedEngine
     from rpeg.runtime.judge import Judge
+    from rpeg.runtime.terms import Lesson, Said
     from rpeg.runtime.trainer import Model, Trainer
     from rpeg.runtime.verifiers import Verifier
 
@@ -37,15 +38,13 @@ class Oracle:
         """What `verifier.score` answers."""
         return verifier.ask(y)
 
-    def computed(self, model: Model, found: Tensor) -> None:
-        """Sees log-probs, values or scores [samples, max_tokens] computed apart from updates; a
+    def computed(self, model: Model, said: Said, found: Tensor) -> None:
+        """Sees log-probs, or values or scores, [samples, max_tokens] computed apart from updates; a
         reward model's are [samples, 1].
         """
 
-    def trained(self, model: Trainer, examples: Examples, rows: list[int], said: Tensor) -> None:
-        """Sees a micro-batch of an optimizer step: log-probs, or a critic's values, [len(rows),
-        tokens] of its samples.
-        """
+    def trained(self, model: Trainer, examples: Examples, lesson: Lesson) -> None:
+        """Sees a micro-batch of an optimizer step."""
 
     def stepped(self, model: Trainer, grad_norm: float) -> None:
         """Sees the end of an optimizer step: the gradient's global norm before clipping."""

@@ -19,8 +19,10 @@ from rpeg.runtime.trajectories import Trajectories
 
 Tree = dict[str, dict[str, Tensor]]
 
-_GROUPS = ("sampled", "rewards", "logprobs", "trained_rows", "trained_logprobs")
+_GROUPS = ("sampled", "rewards", "logprobs", "values", "trained_rows", "trained")
 """Of a step."""
+TARGETS = ("advantages", "returns")
+"""Fields of loss terms that a model is trained towards."""
 _PLAIN = ("makers", "grad_norms", "losses", "metrics", "events")
 """Of a step."""
 
@@ -35,15 +37,22 @@ class StepRecord:
     rewards: dict[str, Tensor] = field(default_factory=dict)
     """[samples] rewards of verifiers."""
     logprobs: dict[str, Tensor] = field(default_factory=dict)
-    """What the step computed apart from updates: log-probs, values of critics and scores of tokens
-    [samples, max_tokens], and of reward models [samples, 1].
+    """[samples, max_tokens] log-probs that the step computed apart from updates."""
+    values: dict[str, Tensor] = field(default_factory=dict)
+    """Likewise values of critics and scores of tokens [samples, max_tokens], and of reward models
+    [samples, 1].
     """
     makers: dict[str, str] = field(default_factory=dict)
-    """Of trajectories, rewards and log-probs: the model or verifier that gave them, in order."""
+    """Of trajectories, rewards, log-probs and values: the model or verifier that gave them, in
+    order.
+    """
     trained_rows: dict[str, Tensor] = field(default_factory=dict)
     """By `MODEL/K`: [rows] the samples of its optimizer step K that have a loss, ascending."""
-    trained_logprobs: dict[str, Tensor] = field(default_factory=dict)
-    """By `MODEL/K`: [rows, max_tokens] their log-probs, or values, under the weights before it."""
+    trained: dict[str, Tensor] = field(default_factory=dict)
+    """By `MODEL/K/WHAT`, of these samples: `logprob` and `values` [rows, max_tokens] under the
+    weights before it, `advantages` and `returns` that it trains towards, and by `loss/TERM` what
+    each adds to the loss [rows, 1].
+    """
     grad_norms: dict[str, list[float]] = field(default_factory=dict)
     """By model: the global norm before clipping, of each optimizer step."""
     losses: dict[str, list[float]] = field(default_factory=dict)

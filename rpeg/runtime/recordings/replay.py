@@ -29,14 +29,15 @@ if TYPE_CHECKING:
     from rpeg.runtime.engine.embedded import EmbeddedEngine
     from rpeg.runtime.judge import Judge
     from rpeg.runtime.run import Run
+    from rpeg.runtime.terms import Lesson, Said
     from rpeg.runtime.trainer import Model, Trainer
     from rpeg.runtime.verifiers import Verifier
 
 FOLDER = "replayed"
 """In the run's folder: what the run computed."""
 
-Rows = dict[int, Tensor]
-"""By the number of a sample in the batch: its log-probs [tokens]."""
+Noted = dict[str, dict[int, Tensor]]
+"""By what it is and the number of a sample in the batch: [tokens] or [1] of it."""
 
 
 class Replay(Oracle):
@@ -89,15 +90,17 @@ class Replay(Oracle):
         found: list[float] = whole[first : first + len(y.rows)].tolist()
         return found
 
-    def computed(self, model: Model, found: Tensor) -> None:
+    def computed(self, model: Model, said: Said, found: Tensor) -> None:
         """Notes them."""
-        self._now.logprobs.setdefault(model.name, []).append(found)
+        self._now.answers.setdefault((model.name, said), []).append(found)
 
-    def trained(self, model: Trainer, examples: Examples, rows: list[int], said: Tensor) -> None:
-        """Notes them, by the samples' numbers in the batch of all processes."""
+    def trained(self, model: Trainer, examples: Examples, lesson: Lesson) -> None:
+        """Notes it, by the samples' numbers in the batch of all processes."""
         first = model.groups.dp_rank * len(examples)
-        micro = zip(rows, said[: len(rows)].detach().float().cpu(), strict=True)
-        self._now.open.setdefault(model.name, {}).update({first + k: lp for k, lp in micro})
+        noted = self._now.open.setdefault(model.name, {})
+        for what, told in lesson.told(examples.lead).items():
+            micro = zip(lesson.rows, told.detach().float().cpu(), strict=True)
+            noted.setdefault(what, {}).update({first + k: one for k, one in micro})
 
     def stepped(self, model: Trainer, grad_norm: float) -> None:
         """Notes the norm, and that the next micro-batches belong to another optimizer step."""
@@ -153,13 +156,15 @@ class Notes:
 
     sampled: dict[str, Tensor] = field(default_factory=dict)
     """By name of trajectories: [samples, max_tokens] the engine's log-probs."""
-    logprobs: dict[str, list[Tensor]] = field(default_factory=dict)
-    """By model: [samples, max_tokens] log-probs or values computed apart from updates, in order."""
-    trained: dict[str, list[Rows]] = field(default_factory=dict)
+    answers: dict[tuple[str, Said], list[Tensor]] = field(default_factory=dict)
+    """By model: [samples, max_tokens] log-probs, or values, computed apart from updates, in
+    order.
+    """
+    trained: dict[str, list[Noted]] = field(default_factory=dict)
     """By model: what each optimizer step trained on."""
     norms: dict[str, list[float]] = field(default_factory=dict)
     """By model: the gradient norm of each optimizer step."""
-    open: dict[str, Rows] = field(default_factory=dict)
+    open: dict[str, Noted] = field(default_factory=dict)
     """By model: what the optimizer step at work has trained on."""
 
     def close(self, model: str, norm: float) -> None:
@@ -191,11 +196,13 @@ def _merged(gathered: Sequence[tuple[int, Notes]], recorded: StepRecord) -> Step
     step = StepRecord(grad_norms=gathered[0][1].norms, makers=recorded.makers)
     for name in shares[0].sampled:
         step.sampled[name] = torch.cat([notes.sampled[name] for notes in shares])
-    for model, calls in shares[0].logprobs.items():
-        names = recorded.made_by(model, recorded.logprobs)
+    for (model, said), calls in shares[0].answers.items():
+        group = "logprobs" if said == "logprob" else "values"
+        names = recorded.made_by(model, getattr(recorded, group))
         if len(names) == len(calls):  # else a pass left some out: no telling which
             for k, name in enumerate(names):
-                step.logprobs[name] = _joined([notes.logprobs[model][k] for notes in shares])
+                joined = _joined([notes.answers[model, said][k] for notes in shares])
+                getattr(step, group)[name] = joined
     for model, norms in step.grad_norms.items():
         for k in range(len(norms)):
             _merge_trained(step, f"{model}/{k}", [n.trained[model][k] for _, n in gathered])
@@ -209,11 +216,11 @@ def _joined(shares: Sequence[Tensor]) -> Tensor:
     return torch.cat(padded)
 
 
-def _merge_trained(step: StepRecord, key: str, parts: Sequence[Rows]) -> None:
+def _merge_trained(step: StepRecord, key: str, parts: Sequence[Noted]) -> None:
     """Replicas noted the same rows; of pipeline stages, only the last noted any."""
-    rows = {row: logprobs for part in parts for row, logprobs in part.items()}
-    if rows:
+    for what in dict.fromkeys(what for part in parts for what in part):
+        rows = {row: told for part in parts for row, told in part.get(what, {}).items()}
         order = sorted(rows)
         step.trained_rows[key] = torch.tensor(order)
         padded = torch.nn.utils.rnn.pad_sequence([rows[k] for k in order], batch_first=True)
-        step.trained_logprobs[key] = padded
+        step.trained[f"{key}/{what}"] = padded

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from rpeg.tools.commands.compile import ahead_arguments, ahead_of
@@ -16,7 +17,12 @@ HELP = "prove that parallel layouts compute what the pipeline says, by record an
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.add_argument("file", metavar="FILE[:PIPELINE]", help=".rpeg text")
+    parser.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE[:PIPELINE]",
+        help=".rpeg text; several, and a layout is refused by name where it can't be made",
+    )
     parser.add_argument(
         "--layouts",
         metavar="NAME,...",
@@ -28,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     ahead_arguments(parser)
     parser.add_argument(
-        "--model", type=Path, metavar="DIR", help="a small model to take for every one of the file"
+        "--model", type=Path, metavar="DIR", help="a small model to take for every one of the files"
     )
     parser.add_argument(
         "--steps", type=positive, default=5, metavar="N", help="steps to compare (default: 5)"
@@ -58,29 +64,33 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Verifies one pipeline."""
-    source = read(options.file)
-    if source.path.suffix == ".mlir":
+    """Verifies pipelines."""
+    sources = [read(file) for file in options.files]
+    if any(source.path.suffix == ".mlir" for source in sources):
         raise Failure("rpeg verify takes .rpeg text, which says what to compute", USAGE)
     need_torch()
-    from rpeg.tools.verifying.run import Request, verify
+    from rpeg.tools.verifying.run import Request, verify_all
     from rpeg.tools.verifying.show import as_json, print_table
 
-    request = Request(
-        source,
+    common = Request(
+        sources[0],
         sets=options.set,
         layouts=options.layouts.split(",") if options.layouts is not None else None,
         steps=options.steps,
         seed=options.seed,
         model=options.model,
-        keep=options.keep,
         allow_python=options.allow_python,
         level=options.level,
         ahead=ahead_of(options),
     )
-    report = verify(request, lambda text: print(text, file=sys.stderr, flush=True))
+    requests = [replace(common, source=source) for source in sources]
+    reports = verify_all(requests, _say, keep=options.keep)
     if options.json:
-        print(json.dumps(as_json(report.pipeline, report.verdicts, report.notes), indent=2))
+        print(json.dumps(as_json(reports), indent=2))
     else:
-        print_table(report.pipeline, report.verdicts)
-    return OK if report.ok else FAILED
+        print_table(reports)
+    return OK if all(report.ok for report in reports) else FAILED
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

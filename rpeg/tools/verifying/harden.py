@@ -35,9 +35,10 @@ from rpeg.passes.base import erase, step
 EFFECTS = (StopOp, EvalOp, EvalLossOp, CheckpointOp, ExportOp)
 """What measures or writes."""
 REFERENCE = "verify_reference"
-SCORING = ("reward", "process_reward")
+HEADED = ("value", "reward", "process_reward")
+"""Kinds of models whose head gives numbers. A new one is zero, and hides which rows it read."""
 SAMPLED = ("policy", "actor_critic")
-HARDENED = (*SAMPLED, "value", "generative_reward", *SCORING)
+HARDENED = (*SAMPLED, "generative_reward", *HEADED)
 """Kinds of models that get folders."""
 
 LR = 3e-4
@@ -151,7 +152,7 @@ class Hardening:
         trained = {folders[m.title] for m in models if m.optim is not None}
         for model in models:
             folder = folders[model.title]
-            if model.optim is None and model.form_name in SCORING:
+            if model.form_name in HEADED:
                 self.notes.append(f"`{model.title}` has weights of its own, its head's too")
                 folder = self.folders.scoring(folder)
             elif model.optim is None and folder in trained:

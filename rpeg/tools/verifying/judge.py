@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from rpeg.interp import Gap, Greedy, InterpreterError, Parity, gaps
-from rpeg.interp.parity import greatest, squared_gaps, weights_gap
+from rpeg.interp.parity import parity, squared_gaps
 from rpeg.runtime.recordings.recording import Recording
+from rpeg.tools.verifying.figures import Part, parts
 from rpeg.tools.verifying.record import Recorded
 
-BOUND = Parity(logprob=1e-5, grad_norm=1e-5, weights=1e-6, behaviour=1e-5)
+BOUND = Parity()
 TIE = 1e-4
 """Between the two greatest logits: where they are closer, either token is right."""
 
@@ -40,50 +41,60 @@ class Verdict:
     layout: str
     problem: str = ""
     """What is wrong, where first, and kinds of causes; empty if nothing is."""
+    refused: str = ""
+    """Why the layout can't be made of this pipeline, or the pipeline not be verified."""
     parity: Parity | None = None
-    """None where the program failed."""
+    """The greatest of all parts; None where the program failed, or there was none."""
+    parts: tuple[Part, ...] = ()
+    """The same by model and head."""
     greedy: GreedyTally = field(default_factory=GreedyTally)
-    has_engine: bool = False
     seconds: float = 0.0
 
     @property
     def ok(self) -> bool:
         """Whether the layout computes what the pipeline says."""
-        return not self.problem
+        return not self.problem and not self.refused
+
+    @property
+    def has_engine(self) -> bool:
+        """Whether an engine said something."""
+        return any("behaviour" in part.figures for part in self.parts)
+
+    @property
+    def word(self) -> str:
+        """What people read first."""
+        return "refused" if self.refused else "DIFFERS" if self.problem else "same"
 
 
 def judge(layout: str, recorded: Recorded, computed: Recording) -> Verdict:
     """Compares what a layout computed with the interpreter's recording."""
     try:
         found = list(gaps(recorded.recording, computed))
-        weights = weights_gap(recorded.recording, computed)
+        held = parts(found, recorded.recording, computed)
     except InterpreterError as error:
         return Verdict(layout, f"what it computed can't be compared: {error}")
-    parity = Parity(
-        logprob=greatest(found, "logprob"),
-        grad_norm=greatest(found, "grad_norm"),
-        weights=weights,
-        behaviour=greatest(found, "behaviour"),
-    )
     tally = _tally(recorded.greedy, computed.greedy)
     return Verdict(
         layout,
-        _problem(recorded.recording, computed, found, tally),
-        parity,
-        tally,
-        has_engine=any(gap.kind == "behaviour" for gap in found),
+        _problem(recorded.recording, computed, found, held, tally),
+        parity=parity(found, max((p.figures.get("weights", 0.0) for p in held), default=0.0)),
+        parts=held,
+        greedy=tally,
     )
 
 
-def _problem(a: Recording, b: Recording, found: Sequence[Gap], tally: GreedyTally) -> str:
+def _problem(
+    a: Recording, b: Recording, found: Sequence[Gap], held: Sequence[Part], tally: GreedyTally
+) -> str:
     first = next((gap for gap in found if not gap.value <= getattr(BOUND, gap.kind)), None)
     if first is not None:
         return f"{_first(first, a, b)}. {_cause(first)}"
-    weights = weights_gap(a, b)
-    if not weights <= BOUND.weights:
+    drifted = next((p for p in held if not p.figures.get("weights", 0.0) <= BOUND.weights), None)
+    if drifted is not None:
         return (
-            f"after the last step the weights are {weights:.1e} apart (root mean square; "
-            f"{_worst_tensors(a, b)}). Log-probs and gradients agree: look at the optimizer's step"
+            f"after the last step the weights of `{drifted.model}` ({drifted.head}) are "
+            f"{drifted.figures['weights']:.1e} apart (root mean square; {_worst_tensors(a, b)}). "
+            "What they say and their gradients agree: look at the optimizer's step"
         )
     if tally.wrong is not None:
         name, prompt, token, gap = tally.wrong
@@ -99,20 +110,34 @@ def _first(gap: Gap, a: Recording, b: Recording) -> str:
     """What differs, by how much and where: steps, samples and tokens count from 1."""
     where = [f"step {gap.step + 1}"]
     if gap.optimizer_step is not None:
-        where.append(f"optimizer step {gap.optimizer_step + 1} of `{gap.name}`")
+        where.append(f"optimizer step {gap.optimizer_step + 1} of `{gap.model}`")
     if gap.sample is not None and gap.token is not None:
         where.append(f"sample {gap.sample + 1}, token {gap.token + 1}")
     place = ", ".join(where)
     if gap.kind == "grad_norm":
         assert gap.optimizer_step is not None, "norms belong to optimizer steps"
-        ours, theirs = (r.steps[gap.step].grad_norms[gap.name][gap.optimizer_step] for r in (a, b))
+        ours, theirs = (r.steps[gap.step].grad_norms[gap.model][gap.optimizer_step] for r in (a, b))
         return (
             f"the gradient's norm differs first in {place}: {theirs:.6g} instead of {ours:.6g}"
             f"; in the end {_worst_tensors(a, b)}"
         )
-    whose = "the engine's log-probs" if gap.kind == "behaviour" else "log-probs"
+    if gap.kind == "loss":
+        term = gap.name.partition("/")[2]
+        return f"what `{term}` comes to differs first in {place}, by {gap.value:.1e}"
     named = "" if gap.optimizer_step is not None else f" (`{gap.name}`)"
-    return f"{whose}{named} differ first in {place}, by {gap.value:.1e}"
+    return f"{_what(gap)}{named} differ first in {place}, by {gap.value:.1e}"
+
+
+def _what(gap: Gap) -> str:
+    match gap.kind:
+        case "behaviour":
+            return "the engine's log-probs"
+        case "target":
+            return f"the {gap.name} that it trains towards"
+        case "value":
+            return "values"
+        case _:
+            return "log-probs"
 
 
 def _cause(gap: Gap) -> str:
@@ -120,16 +145,28 @@ def _cause(gap: Gap) -> str:
     match gap.kind:
         case "grad_norm":
             return (
-                "The log-probs before it agree, so the backward pass or its sums are wrong: an "
-                "all-reduce left out or made twice, a normaliser that counts one process's tokens, "
-                "gradients of shared weights (norms, tied embeddings) that aren't added up"
+                "What the model says and what it costs agree up to there, so the backward pass or "
+                "its sums are wrong: an all-reduce left out or made twice, gradients of shared "
+                "weights (norms, tied embeddings, one trunk of two heads) that aren't added up"
             )
-        case "logprob" if began:
+        case "target":
+            return (
+                "The log-probs and values that it is computed from agree, so it is computed "
+                "wrongly (sums over all processes, as in `whiten`), or came to other rows on its "
+                "way to processes of another layout"
+            )
+        case "loss":
+            return (
+                "What the model says and trains towards agree, so rows count too much or too "
+                "little: a normaliser of one process's tokens, old log-probs or values of other "
+                "rows, a term taken twice"
+            )
+        case "logprob" | "value" if began:
             return (
                 "No weights have changed yet, so the forward pass is wrong: how weights are split, "
                 "sums over the vocabulary or the ranks, positions, micro-batches"
             )
-        case "logprob":
+        case "logprob" | "value":
             return (
                 "The gradient norms before it agree, so an update is wrong: the optimizer's step "
                 "or its shards, parameters that differ between processes"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import lcm
 from typing import Any
 
@@ -17,6 +18,18 @@ USUAL = ("tp2", "tp2sp", "pp2", "pp2vpp2", "dp2", "dp2zero1", "tp2pp2")
 _MINIBATCHES = 2
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """What one pipeline is verified under."""
+
+    layouts: tuple[str, ...]
+    """One process first."""
+    refused: Mapping[str, str]
+    """By name of a wanted layout: why it can't be made of this pipeline."""
+    notes: tuple[str, ...] = ()
+    """Of the usual ones that don't fit."""
+
+
 def check_names(wanted: Sequence[str]) -> None:
     """Raises Failure for a name that is no layout, or of one that contradicts itself."""
     for name in wanted:
@@ -29,37 +42,49 @@ def check_names(wanted: Sequence[str]) -> None:
             raise Failure(f"`{name}`: {'; '.join(problems)}", USAGE)
 
 
-def chosen(wanted: Sequence[str] | None, models: Sequence[Counts]) -> tuple[list[str], list[str]]:
-    """(layouts, one process first; notes about those left out): the wanted ones, or the usual.
+def chosen(wanted: Sequence[str] | None, models: Mapping[str, Counts]) -> Chosen:
+    """The wanted layouts, or the usual ones, as far as they can be made of these models."""
+    names = dict.fromkeys(USUAL if wanted is None else wanted)
+    why = {name: "; ".join(dict.fromkeys(_why_not(name, models))) for name in names}
+    layouts = tuple(dict.fromkeys([ONE_PROCESS, *(name for name in names if not why[name])]))
+    left_out = {name: reason for name, reason in why.items() if reason}
+    if wanted is not None:
+        return Chosen(layouts, left_out)
+    notes = (f"not tried: {name}, {reason.partition(':')[0]}" for name, reason in left_out.items())
+    return Chosen(layouts, {}, tuple(notes))
 
-    Raises Failure for a wanted one that can't split the models.
-    """
-    if wanted:
-        misfit = [f"{name}: {why}" for name in wanted for why in _why_not(name, models)]
-        if misfit:
-            raise Failure("; ".join(dict.fromkeys(misfit)))
-        return list(dict.fromkeys([ONE_PROCESS, *wanted])), []
-    why = {name: next(_why_not(name, models), None) for name in USUAL}
-    notes = [
-        f"not tried: {name}, {reason.partition(':')[0]}" for name, reason in why.items() if reason
-    ]
-    return [ONE_PROCESS, *(name for name in USUAL if why[name] is None)], notes
+
+def refuse_useless(found: Sequence[Chosen]) -> None:
+    """Raises Failure for a wanted layout that can be made of none of the pipelines."""
+    useless = {
+        name: reason
+        for name, reason in found[0].refused.items()
+        if all(name in each.refused for each in found)
+    }
+    if useless:
+        raise Failure("; ".join(f"{name}: {reason}" for name, reason in useless.items()))
 
 
 def rows_divisor(layouts: Sequence[str]) -> int:
     """What the rows of a batch must divide by: every data-parallel width, and two minibatches."""
-    return lcm(_MINIBATCHES, *(width for name in layouts for width in _widths(name, "dp")))
+    return lcm(_MINIBATCHES, *(width for name in layouts for width in _widths(name)))
 
 
-def _why_not(name: str, models: Sequence[Counts]) -> Iterator[str]:
-    """Each layout of the name, tried on every model."""
-    for tp, pp, vpp in zip(*(_widths(name, axis) for axis in ("tp", "pp", "vpp")), strict=True):
-        for counts in models:
-            yield from misfits(counts, tp=tp, pp=pp, vpp=vpp)
+def _why_not(name: str, models: Mapping[str, Counts]) -> Iterator[str]:
+    """Each model, under the layout of its own or under that of all."""
+    whole = parse_layout(name)
+    own = own_layouts(whole.get("others"))
+    for title in own:
+        if title not in models:
+            yield f"there is no model `{title}`; the pipeline has: {', '.join(models)}"
+    for title, counts in models.items():
+        held = own.get(title, whole)
+        tp, pp, vpp = (int(held.get(axis, 1)) for axis in ("tp", "pp", "vpp"))
+        yield from misfits(counts, tp=tp, pp=pp, vpp=vpp)
 
 
-def _widths(name: str, axis: str) -> list[int]:
-    """Of the layout for everything, and of those that models have of their own."""
+def _widths(name: str) -> list[int]:
+    """Data-parallel ones: of the layout for everything, and of those that models have."""
     whole = parse_layout(name)
     held = [whole, *own_layouts(whole.get("others")).values()]
-    return [int(settings.get(axis, 1)) for settings in held]
+    return [int(settings.get("dp", 1)) for settings in held]

@@ -1,4 +1,4 @@
-"""The whole of it: from a pipeline's text to a verdict on each layout."""
+"""The whole of it: from the texts of pipelines to a verdict on each layout of each."""
 
 from __future__ import annotations
 
@@ -29,11 +29,19 @@ from rpeg.tools.console import Failure, Source, report
 from rpeg.tools.output import refuse_folder
 from rpeg.tools.verifying.harden import Folders, Hardening, Size
 from rpeg.tools.verifying.judge import Verdict, judge
-from rpeg.tools.verifying.layouts import ONE_PROCESS, check_names, chosen, rows_divisor
+from rpeg.tools.verifying.layouts import (
+    ONE_PROCESS,
+    Chosen,
+    check_names,
+    chosen,
+    refuse_useless,
+    rows_divisor,
+)
 from rpeg.tools.verifying.models import ModelFolders
 from rpeg.tools.verifying.placing import Placing
 from rpeg.tools.verifying.record import Recorded, record
 from rpeg.tools.verifying.replay import Prepare, ProgramFailed, Replaying
+from rpeg.tools.verifying.show import Report
 
 ONE_STEP = (
     "one step proves little: no step after it runs with the weights and the optimizer's state that "
@@ -54,8 +62,6 @@ class Request:
     seed: int = 0
     model: Path | None = None
     """A folder to take for every model."""
-    keep: Path | None = None
-    """Where to leave everything; None: nowhere."""
     allow_python: bool = False
     level: Literal["L1", "L3"] = "L3"
     """What is executed of a layout: its program, or in one process its L1."""
@@ -63,30 +69,37 @@ class Request:
     """How far generation runs ahead; None: as the text says."""
 
 
-@dataclass(frozen=True)
-class Report:
-    """What came of it."""
-
-    pipeline: str
-    verdicts: tuple[Verdict, ...]
-    notes: tuple[str, ...]
-    """What was hardened."""
-
-    @property
-    def ok(self) -> bool:
-        """Whether every layout computes what the pipeline says."""
-        return all(verdict.ok for verdict in self.verdicts)
-
-
 def verify(request: Request, say: Say, prepare: Prepare | None = None) -> Report:
     """Verifies a pipeline; `say` hears of the progress, `prepare` sees each package before launch.
 
     Raises Failure for what can't be hardened, interpreted or compiled.
     """
-    check_names(request.layouts or ())
-    with _workplace(request.keep) as folder:
+    return verify_all([request], say, prepare=prepare)[0]
+
+
+def verify_all(
+    requests: Sequence[Request],
+    say: Say,
+    *,
+    keep: Path | None = None,
+    prepare: Prepare | None = None,
+) -> list[Report]:
+    """Verifies pipelines under the same layouts: one that can't be made of some of them is refused
+    there by name. All are hardened before any runs. `keep` is a new folder to leave everything in.
+
+    Raises Failure for what can't be hardened, interpreted or compiled, and for layouts that can be
+    made of none.
+    """
+    check_names(requests[0].layouts or ())
+    with _workplace(keep) as folder:
+        works = [
+            _Verification(request, folder if len(requests) == 1 else folder / str(k), say, prepare)
+            for k, request in enumerate(requests, 1)
+        ]
         try:
-            return _Verification(request, folder, say, prepare).run()
+            hardened = [work.harden() for work in works]
+            refuse_useless([each.chosen for each in hardened])
+            return [work.run(each) for work, each in zip(works, hardened, strict=True)]
         except (RuntimeFailure, InterpreterError) as error:
             raise Failure(str(error)) from None
 
@@ -108,27 +121,31 @@ def _workplace(keep: Path | None) -> Iterator[Path]:
 class _Hardened:
     pipeline: str
     source: Source
-    layouts: tuple[str, ...]
+    chosen: Chosen
     notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class _Verification:
+    """Of one pipeline, in a folder of its own."""
+
     request: Request
     folder: Path
     say: Say
     prepare: Prepare | None
 
-    def run(self) -> Report:
-        hardened = self._harden()
+    def run(self, hardened: _Hardened) -> Report:
+        """Records it, replays it under each layout and compares."""
+        self.folder.mkdir(exist_ok=True)
         (self.folder / "pipeline.rpeg").write_text(hardened.source.text, encoding="utf-8")
         recorded = self._record(hardened)
         notes = (*hardened.notes, *recorded.notes)
         for note in notes:
             self.say(f"note: {note}")
-        execute = self._executor(hardened, recorded)
-        verdicts = tuple(self._judge(execute, name, recorded) for name in hardened.layouts)
-        return Report(hardened.pipeline, verdicts, notes)
+        execute, chosen = self._executor(hardened, recorded), hardened.chosen
+        verdicts = [self._judge(execute, name, recorded) for name in chosen.layouts]
+        verdicts += [Verdict(name, refused=why) for name, why in chosen.refused.items()]
+        return Report(hardened.pipeline, tuple(verdicts), notes)
 
     def _executor(self, hardened: _Hardened, recorded: Recorded) -> Callable[[str], Recording]:
         """What executes a layout on the recorded trajectories."""
@@ -138,7 +155,8 @@ class _Verification:
             return Placing(module, title, source.folder, asked.seed, recorded.recording).run
         return Replaying(source, self.folder, asked.seed, asked.allow_python, self.prepare).run
 
-    def _harden(self) -> _Hardened:
+    def harden(self) -> _Hardened:
+        """The pipeline that is recorded, and the layouts that can be made of it."""
         asked = self.request
         choice = Choice(
             asked.sets, layout=ONE_PROCESS, allow_python=asked.allow_python, ahead=asked.ahead
@@ -147,17 +165,17 @@ class _Verification:
         module, pipeline, sources = one_pipeline(asked.source, asked.sets)
         run_ahead(module, sources, asked.source, asked.ahead)
         models = ModelFolders(asked.source, self.folder / "models", asked.seed, asked.model)
-        layouts, left_out = chosen(asked.layouts, _counts(pipeline, models))
+        found = chosen(asked.layouts, _counts(pipeline, models))
         size = Size(steps=asked.steps)
         scoring = partial(models.perturbed, scores=True)
         folders = Folders(models.of_source, models.perturbed, scoring)
         with tidied(module):
-            hardening = Hardening(pipeline, folders, size, rows_divisor(layouts))
+            hardening = Hardening(pipeline, folders, size, rows_divisor(found.layouts))
             hardening.run()
         text = render(lift(module, sources))
         path = asked.source.path.with_suffix(".hardened.rpeg")
-        notes = (*hardening.notes, *left_out, *([ONE_STEP] if asked.steps == 1 else []))
-        return _Hardened(pipeline.title, Source(path, text), tuple(layouts), notes)
+        notes = (*hardening.notes, *found.notes, *([ONE_STEP] if asked.steps == 1 else []))
+        return _Hardened(pipeline.title, Source(path, text), found, notes)
 
     def _record(self, hardened: _Hardened) -> Recorded:
         source, title = hardened.source, hardened.pipeline
@@ -187,12 +205,17 @@ class _Verification:
         except ProgramFailed as failure:
             verdict = Verdict(layout, f"its program failed: {failure}")
         verdict = replace(verdict, seconds=time.monotonic() - start)
-        self.say(f"{layout}: {'same' if verdict.ok else 'DIFFERS'} ({verdict.seconds:.0f} s)")
+        self.say(f"{layout}: {verdict.word} ({verdict.seconds:.0f} s)")
         return verdict
 
 
-def _counts(pipeline: PipelineOp, models: ModelFolders) -> list[Counts]:
-    """What layouts split, of each model with a folder of its own."""
-    declared = (op for op in pipeline.body.block.ops if isinstance(op, ModelOp))
-    shapes = [read_shape(models.of_source(op.uri)) for op in declared if op.uri is not None]
-    return [Counts(s.layers, s.heads, s.kv_heads, s.ffn) for s in shapes]
+def _counts(pipeline: PipelineOp, models: ModelFolders) -> dict[str, Counts]:
+    """What layouts split, of each model; one that starts as another has its counts."""
+    found: dict[str, Counts] = {}
+    for op in pipeline.body.block.ops:
+        if isinstance(op, ModelOp) and op.initial is not None:
+            found[op.title] = found[op.initial]
+        elif isinstance(op, ModelOp) and op.uri is not None:
+            s = read_shape(models.of_source(op.uri))
+            found[op.title] = Counts(s.layers, s.heads, s.kv_heads, s.ffn)
+    return found

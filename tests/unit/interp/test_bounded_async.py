@@ -18,7 +18,7 @@ from xdsl.ir import SSAValue
 
 from rpeg.frontend.lift import lift
 from rpeg.frontend.render import render
-from rpeg.interp import Interpreter, Parity, Recorded, Replay, Window, World, compare
+from rpeg.interp import EXACT, Interpreter, Parity, Recorded, Replay, Window, World, compare
 from rpeg.interp.values import Place
 from rpeg.interp.versions import VersionOracle
 from rpeg.ir.ops.declare import AllowOp
@@ -81,7 +81,7 @@ class Drawn:
 def same(a: Recording, b: Recording) -> bool:
     """Bit by bit: tokens, log-probs, gradient norms, weights."""
     tokens = zip(a.steps, b.steps, strict=True)
-    return compare(a, b) == Parity(0.0, 0.0, 0.0, 0.0) and all(
+    return compare(a, b) == EXACT and all(
         torch.equal(ours.trajectories["y"].tokens, theirs.trajectories["y"].tokens)
         for ours, theirs in tokens
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rpeg.interp import Interpreter, InterpreterError, Parity, Replay, World, compare
+from rpeg.interp import EXACT, Interpreter, InterpreterError, Replay, World, compare
 from tests.unit.interp.pipelines import THINGS, grpo, parse
 
 Interpret = Callable[..., Interpreter]
@@ -31,7 +31,7 @@ def test_grpo_learns_what_it_is_rewarded_for(interpret: Interpret) -> None:
 
 def test_runs_repeat_and_seeds_matter(interpret: Interpret) -> None:
     first, second = interpret(grpo()).run(2), interpret(grpo()).run(2)
-    assert compare(first, second) == Parity(0.0, 0.0, 0.0, 0.0)
+    assert compare(first, second) == EXACT
     assert torch.equal(
         first.steps[1].trajectories["y"].tokens, second.steps[1].trajectories["y"].tokens
     )
@@ -118,7 +118,7 @@ def test_half_of_the_batch_is_trained_after_the_first_of_two_optimizer_steps(
     assert first.tolist() != list(range(8))  # shuffled
     for k, moves in ((0, False), (1, True)):
         old = step.logprobs["lp_old"][step.trained_rows[f"actor/{k}"]]
-        gap = (step.trained_logprobs[f"actor/{k}"] - old).abs().amax(dim=1)
+        gap = (step.trained[f"actor/{k}/logprob"] - old).abs().amax(dim=1)
         assert bool((gap > 1e-4).all()) == moves
 
 

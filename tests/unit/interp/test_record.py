@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from rpeg.interp import (
+    EXACT,
     Interpreter,
     InterpreterError,
     Parity,
@@ -31,14 +32,14 @@ def test_a_saved_recording_replays(
 ) -> None:
     save(recording, tmp_path / "r")
     loaded = load(tmp_path / "r")
-    assert compare(recording, loaded) == Parity(0.0, 0.0, 0.0, 0.0)
+    assert compare(recording, loaded) == EXACT
     for ours, theirs in zip(recording.steps, loaded.steps, strict=True):
         a, b = ours.trajectories["y"], theirs.trajectories["y"]
         assert (a.rows, a.prompt_ids, a.texts, a.n) == (b.rows, b.prompt_ids, b.texts, b.n)
         assert torch.equal(a.versions, b.versions)
         assert ours.metrics == theirs.metrics
     replayed = interpret(grpo(), oracle=Replay(loaded)).run(2)
-    assert compare(recording, replayed) == Parity(0.0, 0.0, 0.0, 0.0)
+    assert compare(recording, replayed) == EXACT
 
 
 def test_each_figure_sees_its_difference(recording: Recording) -> None:
@@ -54,7 +55,7 @@ def test_each_figure_sees_its_difference(recording: Recording) -> None:
     found = compare(recording, other)
     assert found.weights == pytest.approx(0.125)
     assert not found.within(Parity())
-    assert Parity(0.0, 0.0, 0.0, 0.0).within(Parity())
+    assert EXACT.within(Parity())
 
 
 def test_nan_is_never_within(recording: Recording) -> None:

@@ -42,7 +42,11 @@ def recorded() -> StepRecord:
         trajectories={"y": trajectories()},
         rewards={"acc": torch.arange(8.0), "again": torch.arange(8.0) + 10},
         logprobs={"lp_b": torch.zeros(8, 3), "lp_a": torch.zeros(8, 3)},
-        makers={"y": "actor", "acc": "right", "again": "right", "lp_b": "ref", "lp_a": "ref"},
+        values={"v": torch.zeros(8, 3)},
+        makers={
+            **{"y": "actor", "acc": "right", "again": "right"},
+            **{"lp_b": "ref", "v": "ref", "lp_a": "ref"},
+        },
     )
 
 
@@ -98,9 +102,16 @@ def test_notes_of_all_processes_come_together() -> None:
     def notes(share: int, rows: dict[int, float]) -> Notes:
         made = Notes(
             sampled={"y": torch.full((4, 3), float(share))},
-            logprobs={"ref": [torch.full((4, 3), 2.0 + share), torch.full((4, 3), 4.0 + share)]},
+            answers={
+                ("ref", "logprob"): [
+                    torch.full((4, 3), 2.0 + share),
+                    torch.full((4, 3), 4.0 + share),
+                ],
+                ("ref", "values"): [torch.full((4, 3), 6.0 + share)],
+            },
         )
-        made.open["actor"] = {k: torch.full((3,), value) for k, value in rows.items()}
+        told = {k: torch.full((3,), value) for k, value in rows.items()}
+        made.open["actor"] = {"logprob": told} if told else {}
         made.close("actor", 0.5)
         made.close("actor", 0.25)
         return made
@@ -112,13 +123,14 @@ def test_notes_of_all_processes_come_together() -> None:
     assert step.logprobs["lp_b"][:, 0].tolist() == [2.0] * 4 + [3.0] * 4
     assert step.logprobs["lp_a"][:, 0].tolist() == [4.0] * 4 + [5.0] * 4
     assert step.trained_rows["actor/0"].tolist() == [1, 3, 6]
-    assert step.trained_logprobs["actor/0"][:, 0].tolist() == pytest.approx([0.1, 0.3, 0.6])
+    assert step.values["v"][:, 0].tolist() == [6.0] * 4 + [7.0] * 4
+    assert step.trained["actor/0/logprob"][:, 0].tolist() == pytest.approx([0.1, 0.3, 0.6])
     assert "actor/1" not in step.trained_rows
     assert step.grad_norms == {"actor": [0.5, 0.25]}
 
 
 def test_log_probs_that_a_pass_left_out_are_not_mistaken_for_others() -> None:
-    only = Notes(logprobs={"ref": [torch.zeros(8, 3)]})
+    only = Notes(answers={("ref", "logprob"): [torch.zeros(8, 3)]})
     assert _merged([(0, only)], recorded()).logprobs == {}
 
 

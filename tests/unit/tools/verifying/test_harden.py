@@ -116,6 +116,19 @@ def test_a_kl_term_of_the_file_stays_and_is_never_zero(coef: str, kept: str) -> 
     assert any("`ref` has other weights" in note for note in notes)
 
 
+def test_a_critic_has_a_head_that_is_not_zero() -> None:
+    step = """
+    v = values(critic@i, y)
+    raw, ret = gae(r, v, gamma=1.0, lambda=0.95)
+    vl = value_loss(y, ret, v, clip=0.2)
+    critic@i+1 = update(critic@i, vl, agg=token_mean)
+"""
+    critic = "model critic = value(actor@0, optim=adamw(lr=1e-6))"
+    text, notes = hardened(grpo(PPO.format(minibatches=1) + step, more=critic))
+    assert 'model critic = value("/models/actor-scoring", optim=' in text
+    assert any("`critic` has weights of its own, its head's too" in note for note in notes)
+
+
 def test_another_teacher_keeps_its_weights() -> None:
     step = """
     lp_t = logprob(teacher, y)
