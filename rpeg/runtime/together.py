@@ -14,7 +14,7 @@ from rpeg.runtime.trainer import ANSWERS, Model
 from rpeg.runtime.trajectories import Pairs, Trajectories
 
 if TYPE_CHECKING:
-    from rpeg.runtime.megatron.replica import Said
+    from rpeg.runtime.terms import Said
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from rpeg.tools.compiling import Ahead
 from rpeg.tools.console import read
 from rpeg.tools.rpeg import main
 from rpeg.tools.verifying.layouts import USUAL
-from rpeg.tools.verifying.run import Report, Request, verify
+from rpeg.tools.verifying.run import Request, verify
+from rpeg.tools.verifying.show import Report
 from tests.distributed.algorithms import ALGORITHMS
 from tests.distributed.verifying import (
     ACTOR_TWICE,

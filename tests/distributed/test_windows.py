@@ -25,7 +25,8 @@ from rpeg.tools.compiling import Choice, compile_text
 from rpeg.tools.console import Source, read
 from rpeg.tools.launching import environment, launch
 from rpeg.tools.verifying.judge import BOUND
-from rpeg.tools.verifying.run import Report, Request, verify
+from rpeg.tools.verifying.run import Request, verify
+from rpeg.tools.verifying.show import Report
 from tests.distributed import test_collect
 from tests.distributed.test_kills import (
     PIPELINE,
@@ -132,9 +133,12 @@ def cli(folder: Path, *arguments: str, **variables: str) -> str:
 PPO = PIPELINE
 for old, new in {
     "  data train": """  model critic = value(actor@0, optim=adamw(lr=1e-3), dtype=fp32)
+  model ref = policy(actor@0, dtype=fp32)
   data train""",
     "    adv = group_advantage(r, baseline=mean, scale=std)\n": """    v = values(critic@i, y)
-    raw, ret = gae(r, v, gamma=1.0, lambda=0.95)
+    lp_ref = logprob(ref, y)
+    rt = kl_penalty(r, lp, lp_ref, coef=0.1)
+    raw, ret = gae(rt, v, gamma=1.0, lambda=0.95)
     adv = whiten(raw)
     vl = value_loss(y, ret, v, clip=0.2)
     critic@i+1 = update(critic@i, vl, agg=token_mean)

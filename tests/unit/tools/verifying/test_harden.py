@@ -118,12 +118,14 @@ def test_a_kl_term_of_the_file_stays_and_is_never_zero(coef: str, kept: str) -> 
 
 def test_a_critic_has_a_head_that_is_not_zero() -> None:
     step = """
+    lp_ref = logprob(ref, y)
     v = values(critic@i, y)
-    raw, ret = gae(r, v, gamma=1.0, lambda=0.95)
+    rt = kl_penalty(r, lp, lp_ref, coef=0.1)
+    raw, ret = gae(rt, v, gamma=1.0, lambda=0.95)
     vl = value_loss(y, ret, v, clip=0.2)
     critic@i+1 = update(critic@i, vl, agg=token_mean)
 """
-    critic = "model critic = value(actor@0, optim=adamw(lr=1e-6))"
+    critic = "model critic = value(actor@0, optim=adamw(lr=1e-6))\n  model ref = policy(actor@0)"
     text, notes = hardened(grpo(PPO.format(minibatches=1) + step, more=critic))
     assert 'model critic = value("/models/actor-scoring", optim=' in text
     assert any("`critic` has weights of its own, its head's too" in note for note in notes)
