@@ -45,12 +45,12 @@ def _damaged(path: Path, number: int, why: str) -> RunFolderFailure:
 def append(path: Path, objects: Iterable[Mapping[str, Any]]) -> None:
     """Adds lines at the end."""
     with path.open("a", encoding="utf-8") as file:
-        file.writelines(map(_line, objects))
+        file.write(_lines(objects))
 
 
 def rewrite(path: Path, objects: Iterable[Mapping[str, Any]]) -> None:
     """Replaces the whole file in one rename."""
-    write_atomic(path, "".join(map(_line, objects)))
+    write_atomic(path, _lines(objects))
 
 
 def keep(path: Path, wanted: Callable[[Object], bool]) -> None:
@@ -59,8 +59,18 @@ def keep(path: Path, wanted: Callable[[Object], bool]) -> None:
         rewrite(path, [line for line in read(path) if wanted(line)])
 
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=("\n", ": "))
+_SEAM = "}\n{"
 
 
-def _line(content: Mapping[str, Any]) -> str:
-    return _ENCODER.encode(content) + "\n"
+def _lines(objects: Iterable[Mapping[str, Any]]) -> str:
+    """One line an object, all encoded at once: to encode each by itself takes three times as long.
+
+    JSON text has no line break or zero of its own: the encoder writes a break before whatever
+    follows, and only those between two objects stay.
+    """
+    listed = list(objects)
+    text = _ENCODER.encode(listed)[1:-1]
+    if text.count(_SEAM) != len(listed) - 1:  # some object holds a list of objects
+        return "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in listed)
+    return text.replace(_SEAM, "}\0{").replace("\n", ", ").replace("\0", "\n") + "\n"

@@ -130,8 +130,8 @@ class WeightSource(Protocol):
         ...
 
     def named_tensors(self) -> NamedTensors:
-        """The current weights, whole, under Hugging Face names. Collective over the model's
-        groups.
+        """The current weights, whole, under Hugging Face names, in tensors that no later step
+        changes. Collective over the model's groups.
         """
         ...
 
@@ -154,7 +154,9 @@ class WeightReader(Digested, Protocol):
         ...
 
     def read(self) -> NamedTensors:
-        """The weights."""
+        """The weights. Raises WeightMismatch if they came from elsewhere and aren't what was
+        published.
+        """
         ...
 
 
@@ -202,9 +204,7 @@ class Engine(Protocol):
         ...
 
     def swap_weights(self, register: WeightReader) -> None:
-        """Takes the register's weights and checks their checksum. Raises WeightMismatch if it
-        differs.
-        """
+        """Takes the register's weights."""
         ...
 
     def reset_prefix_cache(self) -> None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Literal
 
 Part = Literal["engine", "forward", "backward", "optimizer"]
@@ -18,14 +16,17 @@ Part = Literal["engine", "forward", "backward", "optimizer"]
 _spent: Counter[Part] = Counter()
 
 
-@contextmanager
-def model_span(part: Part) -> Iterator[None]:
+class model_span:
     """Counts the body. A test lists what it may stand round."""
-    begin = time.perf_counter()
-    try:
-        yield
-    finally:
-        _add(part, begin)
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+
+    def __enter__(self) -> None:
+        self._begin = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        _add(self._part, self._begin)
 
 
 def model_seconds() -> float:

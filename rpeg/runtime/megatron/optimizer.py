@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from megatron.core.distributed import (
@@ -52,7 +53,8 @@ class Optimizer:
         config, zero = replica.config, replica.groups.layout.zero > 0
         # The loss carries its weights: gradients are summed over processes, never averaged.
         config.calculate_per_token_loss = True
-        config.finalize_model_grads_func = finalize_model_grads
+        alone = replica.groups.layout.processes == 1
+        config.finalize_model_grads_func = _finished if alone else finalize_model_grads
         settings_of_ddp = DistributedDataParallelConfig(
             grad_reduce_in_fp32=True, use_distributed_optimizer=zero
         )
@@ -77,7 +79,7 @@ class Optimizer:
         (self._part,) = self._optimizer.chained_optimizers
         self.sharded = zero
         """Data-parallel replicas share the state out among them."""
-        self._parameters = replica.parameters()
+        self._parameters = replica.parameters
         # Megatron-Core only notes who decays; its scheduler, which would heed it, isn't used here.
         for group in self._optimizer.param_groups:
             group["weight_decay"] = settings.weight_decay * group["wd_mult"]
@@ -137,6 +139,10 @@ class Optimizer:
             state = self._part.optimizer.state[master.tensor]
             state["step"] = torch.tensor(float(adam_steps))
             state |= {name: torch.zeros_like(master.tensor) for name in MOMENTS}
+
+
+def _finished(*_: Any, **__: Any) -> None:
+    """Nothing to reduce: no other process has gradients."""
 
 
 def _optimizer_config(settings: AdamW, dtype: torch.dtype, zero: bool) -> OptimizerConfig:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -66,13 +66,13 @@ class Replica:
 
         Megatron-Core does it while it draws weights, which it doesn't do here.
         """
-        parameters = self.parameters()
         for unit in self.map.local_units():
-            parameter = parameters[unit.name]
+            parameter = self.parameters[unit.name]
             if unit.dim is not None and not hasattr(parameter, "tensor_model_parallel"):
                 set_tensor_model_parallel_attributes(parameter, True, unit.dim, 1)
 
-    def parameters(self) -> dict[str, torch.nn.Parameter]:
+    @cached_property
+    def parameters(self) -> Mapping[str, torch.nn.Parameter]:
         """This process's parameters under their names in the weight map."""
         return {
             local_name(chunk, name): parameter
@@ -83,10 +83,10 @@ class Replica:
     @torch.no_grad()
     def load(self, read: Callable[[str], Tensor]) -> None:
         """Sets the parameters from whole tensors under Hugging Face names."""
-        parameters = self.parameters()
+        missing = dict(self.parameters)
         for name, shard in self.map.shards(read):
-            parameters.pop(name).copy_(shard)
-        assert not parameters, f"not loaded: {sorted(parameters)}"
+            missing.pop(name).copy_(shard)
+        assert not missing, f"not loaded: {sorted(missing)}"
 
     def named_tensors(self) -> Iterator[tuple[str, Tensor]]:
         """The weights, whole, under Hugging Face names. Collective over tp and pp."""
@@ -97,7 +97,7 @@ class Replica:
         return self.map.held(self._local())
 
     def _local(self) -> dict[str, Tensor]:
-        return {name: p.detach() for name, p in self.parameters().items()}
+        return {name: p.detach() for name, p in self.parameters.items()}
 
     def outputs(self, answer: Answer, inputs: ModelInputs, temperature: float) -> Outputs:
         """What the last stage's answer says."""

@@ -86,7 +86,7 @@ def _tensors(replica: Replica, optimizer: Optimizer) -> dict[str, ShardedTensor]
 
 def _sharded(replica: Replica, optimizer: Optimizer) -> Iterator[ShardedTensor]:
     maker = _Maker(replica)
-    for name, parameter in replica.parameters().items():
+    for name, parameter in replica.parameters.items():
         yield from maker.make(WEIGHTS, name, parameter.detach().view(-1), 0, replicated=True)
     for master in optimizer.masters():
         flat = optimizer.moments(master)

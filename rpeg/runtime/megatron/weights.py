@@ -54,7 +54,8 @@ class WeightMap:
     def whole(self, local: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
         """(Hugging Face name, whole tensor) from every process's `local` parameters.
 
-        Collective over the tensor- and pipeline-parallel groups; every process gets every tensor.
+        Collective over the tensor- and pipeline-parallel groups; every process gets every tensor,
+        a copy.
         """
         for unit in self._units:
             like = next(iter(local.values()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import torch
@@ -25,6 +26,7 @@ def rotary_frequencies(shape: ModelShape) -> Tensor:
     return frequencies * (blend + (1.0 - blend) / shape.rope_factor)
 
 
+@functools.lru_cache(maxsize=16)
 def rotary_table(shape: ModelShape, positions: int) -> tuple[Tensor, Tensor]:
     """Cosines and sines, both [positions, head dim / 2] float32."""
     angles = torch.outer(torch.arange(positions).float(), rotary_frequencies(shape))

@@ -14,7 +14,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import zlib
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,9 @@ WORDS = 4
 Digest = npt.NDArray[np.uint64]
 """[WORDS]: digests of parts are added, modulo 2^64, to that of the parts together."""
 
+Part = tuple[str, Box, Tensor]
+"""A name, and of that tensor the part in a box."""
+
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Integer types by their bytes: sums wrap round within the width of an element."""
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -41,11 +45,7 @@ def nothing() -> Digest:
 
 def digest(name: str, box: Box, values: Tensor) -> Digest:
     """Of the part `box` of the tensor `name`; `values` have the box's shape, on any device."""
-    bits = values.detach().view(_BITS[values.element_size()])
-    sums = torch.cat([_along(bits, axis) for axis in range(bits.dim())])
-    total: Digest = _factors(box) @ sums.cpu().numpy().astype(np.uint64)
-    unused = np.uint64(64 - 8 * values.element_size())
-    return (total * _of_name(name)) << unused
+    return _digest([(name, box, values)], values.element_size())
 
 
 def shown(total: Digest) -> str:
@@ -55,10 +55,23 @@ def shown(total: Digest) -> str:
 
 def checksum(tensors: Iterable[tuple[str, Tensor]]) -> str:
     """Of whole tensors, in any order: 32 hexadecimal digits."""
-    total = nothing()
+    by_size: defaultdict[int, list[Part]] = defaultdict(list)
     for name, tensor in tensors:
-        total += digest(name, Box.whole(tuple(tensor.shape)), tensor)
-    return shown(total)
+        box = Box.whole(tuple(tensor.shape))
+        by_size[tensor.element_size()].append((name, box, tensor))
+    return shown(sum((_digest(parts, size) for size, parts in by_size.items()), nothing()))
+
+
+def _digest(parts: Sequence[Part], size: int) -> Digest:
+    """Of parts whose elements have `size` bytes."""
+    bits = [values.detach().view(_BITS[size]) for _, _, values in parts]
+    sums = torch.cat([_along(b, axis) for b in bits for axis in range(b.dim())])
+    ends = np.cumsum([sum(b.shape) for b in bits])
+    pieces = np.split(sums.cpu().numpy().astype(np.uint64), ends[:-1])
+    total = nothing()
+    for (name, box, _), piece in zip(parts, pieces, strict=True):
+        total += (_factors(box) @ piece) * _of_name(name)
+    return total << np.uint64(64 - 8 * size)
 
 
 def _along(bits: Tensor, axis: int) -> Tensor:

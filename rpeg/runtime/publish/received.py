@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from rpeg.runtime import world
-from rpeg.runtime.errors import GenerationFailure, RuntimeFailure
+from rpeg.runtime.errors import GenerationFailure, RuntimeFailure, WeightMismatch
 from rpeg.runtime.groups import device
 from rpeg.runtime.interfaces import NamedTensors, Sampled
 from rpeg.runtime.pools.admission import Choice, Versions, Window
 from rpeg.runtime.pools.choices import renewal
 from rpeg.runtime.pools.couriers import Connect, Courier
 from rpeg.runtime.pools.wire import Wire
-from rpeg.runtime.publish.digest import shown
+from rpeg.runtime.publish.digest import checksum, shown
 from rpeg.runtime.publish.link import Inbox, Link, connect
 from rpeg.runtime.publish.plan import Share
 from rpeg.sharding.boxes import Box, Held, Shape
@@ -33,6 +33,17 @@ class Copy:
     tensors: Mapping[str, Tensor]
     version: int = -1
     checksum: str = ""
+    """Of what was sent."""
+
+    def checked(self) -> Mapping[str, Tensor]:
+        """The weights. Raises WeightMismatch if they aren't what was sent."""
+        found = checksum(self.tensors.items())
+        if found != self.checksum:
+            raise WeightMismatch(
+                f"weights of version {self.version} arrived damaged: checksum {found}, "
+                f"published {self.checksum}; start again from the last checkpoint"
+            )
+        return self.tensors
 
 
 class ReceivedWeights:
@@ -128,9 +139,9 @@ class ReceivedWeights:
 
     def read(self) -> NamedTensors:
         """(Hugging Face name, whole tensor) of the chosen weights; they stay as they are until the
-        next choice is read.
+        next choice is read. Raises WeightMismatch if they aren't what was published.
         """
-        return iter(self._pull.read().items())
+        return iter(self._pull.read().checked().items())
 
 
 class Pull(Courier):
@@ -192,11 +203,11 @@ class Pull(Courier):
         with self._changed:
             self._kept = versions
 
-    def read(self) -> Mapping[str, Tensor]:
+    def read(self) -> Copy:
         """What was chosen; only now what was read before may be overwritten."""
         with self._changed:
             self._read = self.chosen
-            return self._read.tensors
+            return self._read
 
     def _is_there(self, step: int, at_least: int, wanted: int | None = None) -> bool:
         versions = self._versions

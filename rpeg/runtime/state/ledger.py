@@ -20,6 +20,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -42,7 +43,7 @@ class Consumed:
     minibatches: int
     ids: tuple[SampleId, ...]
     digests: tuple[bytes, ...]
-    """Of each sample's identity and tokens."""
+    """Of each sample's tokens."""
     active: tuple[bool, ...]
     """Which samples have a loss."""
 
@@ -71,16 +72,16 @@ def consumed(
     holds; `active` [samples].
     """
     ids = tuple(_ids(batch))
-    digests = tuple(_of_samples(ids, tokens.cpu(), mask.cpu()))
+    digests = tuple(_of_samples(tokens.cpu(), mask.cpu()))
     return Consumed(model, epochs, minibatches, ids, digests, tuple(active.tolist()))
 
 
-def _of_samples(ids: Sequence[SampleId], tokens: Tensor, mask: Tensor) -> Iterator[bytes]:
-    """The digest of each sample: its identity, and its tokens where the mask holds, as int64."""
+def _of_samples(tokens: Tensor, mask: Tensor) -> Iterator[bytes]:
+    """The digest of each sample's tokens where the mask holds, as int64."""
     content = tokens[mask].to(torch.int64).numpy().tobytes()
     ends = (mask.sum(dim=1).cumsum(dim=0) * 8).tolist()
-    for i, begin, end in zip(ids, [0, *ends], ends, strict=False):
-        yield _digest(f"{i}".encode(), content[begin:end])
+    for begin, end in zip([0, *ends], ends, strict=False):
+        yield _digest(content[begin:end])
 
 
 def _ids(batch: Batch) -> Iterable[SampleId]:
@@ -176,8 +177,9 @@ def samples_digest(shares: Sequence[Sequence[Consumed]]) -> str | None:
     processes; None if it trained on nothing.
     """
     updates = (update for share in shares for update in share)
-    pairs = {pair for u in updates for pair in zip(u.ids, u.digests, strict=True)}
-    return _digest(*(digest for _, digest in sorted(pairs))).hex() if pairs else None
+    pairs = sorted({pair for u in updates for pair in zip(u.ids, u.digests, strict=True)})
+    identities = np.array([i for i, _ in pairs], dtype=np.int64).tobytes()
+    return _digest(identities + b"".join(d for _, d in pairs)).hex() if pairs else None
 
 
 def _line(parts: Sequence[Consumed]) -> Mapping[str, Any]:
@@ -218,8 +220,5 @@ def _runs(ids: Iterable[SampleId]) -> Runs:
     return runs
 
 
-def _digest(*parts: bytes) -> bytes:
-    digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        digest.update(part)
-    return digest.digest()
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=16).digest()

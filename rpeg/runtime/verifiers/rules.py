@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 from rpeg.runtime.errors import VerifierFailure
 
 
-@dataclass(frozen=True)
-class Response:
+class Response(NamedTuple):
     """One completion, as a rule sees it."""
 
     prompt: str
