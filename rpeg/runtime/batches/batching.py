@@ -54,6 +54,8 @@ def microbatches(
     largest come first: if it does not fit into memory, that shows at once. `unit` rows, side by
     side in the batch, stay in one micro-batch, even past the bound.
     """
+    if bound == MicroBatch() and rounds == 1:
+        return [rows.tolist()]
     parts = _units(
         rows[::unit] // unit, lengths.view(-1, unit).sum(dim=1), bound.of_units(unit), rounds
     )
@@ -88,8 +90,6 @@ def balanced(sizes: Mapping[int, int], n: int, most: int | None = None) -> list[
     largest sum is at most 4/3 of the best possible where `most` does not bind. Parts come heaviest
     first, the rows of each in their order; ties go to the row and the part that come first.
     """
-    if n == 1:
-        return [list(sizes)]
     parts: list[list[int]] = [[] for _ in range(n)]
     open_parts = [(0, part) for part in range(n)]
     loads = [0] * n

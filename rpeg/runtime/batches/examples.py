@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from rpeg.runtime.batches.packing import Packing
+from rpeg.runtime.batches.packing import Ints, Packing
 from rpeg.runtime.errors import DataFailure, ModelFailure
 from rpeg.runtime.models.tokenizer import Tokenizer
 from rpeg.runtime.trajectories import Batch, Pairs, Row, Trajectories
@@ -113,59 +114,58 @@ class Examples:
 
     def inputs(self, rows: Sequence[int], multiple: int = 1) -> ModelInputs:
         """`rows`, packed, equal prompts once; zeros follow the last up to a multiple of tokens."""
-        index = torch.tensor(rows)
-        extents, prompts = self.extents[index], self._prompt_lengths[index]
-        width = int(extents.max())
-        wanted = torch.arange(width) < extents.unsqueeze(1)
-        cells = wanted.flatten().nonzero().flatten()
-        ids, begins = self._packed(rows, self.tokens[index, :width], extents, prompts)
+        index = np.array(rows)
+        extents, prompts = self.extents.numpy()[index], self._prompt_lengths.numpy()[index]
+        places = np.arange(extents.max())
+        completions = self.tokens.numpy()[index, : len(places)]
+        ids, begins = self._packed(rows, completions, extents, prompts)
         padding = -len(ids) % multiple
         sizes = prompts + extents - 1
         sizes[-1] += padding
-        sequences = _sequences(*begins, prompts, int(sizes.max()))
-        before = (prompts - 1).unsqueeze(1) + torch.arange(width)
-        predicting = sequences.gather(1, before.clamp_(max=sequences.shape[1] - 1))
+        sequences = _sequences(*begins, prompts, sizes.max())
+        before = np.minimum(prompts[:, None] - 1 + places, sequences.shape[1] - 1)
+        wanted = places < extents[:, None]
         return ModelInputs(
-            input_ids=torch.nn.functional.pad(ids, (0, padding)).unsqueeze(0),
+            input_ids=torch.tensor(np.concatenate([ids, np.zeros_like(ids, shape=padding)])[None]),
             packing=Packing.of(sequences, sizes),
-            predicting=predicting.flatten()[cells],
-            targets=self.tokens[index, :width].flatten()[cells],
-            cells=cells,
-            mask=self.mask[index, :width],
+            predicting=torch.tensor(np.take_along_axis(sequences, before, axis=1)[wanted]),
+            targets=torch.tensor(completions[wanted]),
+            cells=torch.tensor(wanted.ravel().nonzero()[0]),
+            mask=torch.tensor(self.mask.numpy()[index, : len(places)]),
         )
 
     def _packed(
-        self, rows: Sequence[int], completions: Tensor, extents: Tensor, prompts: Tensor
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        self, rows: Sequence[int], completions: Ints, extents: Ints, prompts: Ints
+    ) -> tuple[Ints, tuple[Ints, Ints]]:
         """(The tokens that the model reads, (where in them each row's prompt and completion begin,
         both [rows])), of completions [rows, width].
 
         A row's last token is predicted, never read.
         """
         first: dict[tuple[int, ...], int] = {}
-        owners = torch.tensor([first.setdefault(self.prompt_ids[r], k) for k, r in enumerate(rows)])
+        owners = np.array([first.setdefault(self.prompt_ids[r], k) for k, r in enumerate(rows)])
         read = extents - 1
-        own = prompts * (owners == torch.arange(len(rows)))
-        ends = (own + read).cumsum(dim=0)
+        own = prompts * (owners == np.arange(len(rows)))
+        ends = (own + read).cumsum()
         completion = ends - read
-        places = torch.arange(completions.shape[1])
-        kept = places < read.unsqueeze(1)
-        of_completions = (completion.unsqueeze(1) + places)[kept]
-        is_prompt = torch.ones(int(ends[-1]), dtype=torch.bool)
-        is_prompt[of_completions] = False
-        ids = torch.empty(len(is_prompt), dtype=torch.long)
-        ids[is_prompt] = torch.tensor([i for prompt in first for i in prompt])
+        places = np.arange(completions.shape[1])
+        kept = places < read[:, None]
+        of_completions = (completion[:, None] + places)[kept]
+        of_prompts = np.ones(ends[-1], dtype=bool)
+        of_prompts[of_completions] = False
+        ids = np.empty(ends[-1], dtype=np.int64)
+        ids[of_prompts] = [i for prompt in first for i in prompt]
         ids[of_completions] = completions[kept]
         return ids, ((completion - prompts)[owners], completion)
 
 
-def _sequences(prompt: Tensor, completion: Tensor, sizes: Tensor, longest: int) -> Tensor:
+def _sequences(prompt: Ints, completion: Ints, sizes: Ints, longest: int) -> Ints:
     """[rows, longest] the places of a prompt's tokens and then a completion's, from where these
     begin [rows]; `sizes` [rows] are those of the prompts.
     """
-    within = torch.arange(longest)
-    prompt, completion, sizes = (each.unsqueeze(1) for each in (prompt, completion, sizes))
-    return torch.where(within < sizes, prompt + within, completion + within - sizes)
+    within = np.arange(longest)
+    prompt, completion, sizes = (each[:, None] for each in (prompt, completion, sizes))
+    return np.where(within < sizes, prompt + within, completion + within - sizes)
 
 
 def pad(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

@@ -10,8 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+Ints = NDArray[np.int64]
 
 NARROWEST = 0.75
 """A rectangle holds no sequence shorter than this part of its longest."""
@@ -38,24 +42,27 @@ class Packing:
     """Cells that hold padding, int64."""
 
     @staticmethod
-    def of(sequences: Tensor, sizes: Tensor) -> Packing:
+    def of(sequences: Ints, sizes: Ints) -> Packing:
         """Sequences of tokens, each a number in 0..tokens-1: of each row [k, longest], as many as
         `sizes` [k] says.
         """
         parts = [_rectangle(sequences[rows], sizes[rows]) for rows in _alike(sizes)]
-        tokens = torch.cat([tokens.flatten() for tokens, _ in parts])
-        filled = torch.cat([filled.flatten() for _, filled in parts]).nonzero().flatten()
-        columns = torch.cat([torch.arange(t.shape[1]).expand_as(t).flatten() for t, _ in parts])
-        cells = torch.full((int(tokens.max()) + 1,), len(tokens))
-        cells.scatter_reduce_(0, tokens[filled], filled, "amin")
-        others = torch.ones(len(tokens), dtype=torch.bool).index_fill_(0, cells, False)
+        tokens = np.concatenate([tokens.ravel() for tokens, _ in parts])
+        filled = np.concatenate([filled.ravel() for _, filled in parts]).nonzero()[0]
+        columns = np.concatenate([np.tile(np.arange(t.shape[1]), len(t)) for t, _ in parts])
+        cells = np.empty(tokens.max() + 1, dtype=np.int64)
+        cells[tokens[filled[::-1]]] = filled[::-1]  # of several cells, the first stays
+        others = np.ones(len(tokens), dtype=bool)
+        others[cells] = False
+        again = filled[others[filled]]
+        others[filled] = False
         return Packing(
-            places=columns[cells],
+            places=torch.tensor(columns[cells]),
             shapes=tuple((len(tokens), tokens.shape[1]) for tokens, _ in parts),
-            tokens=tokens,
-            cells=cells,
-            again=filled[others[filled]],
-            padding=others.index_fill(0, filled, False).nonzero().flatten(),
+            tokens=torch.tensor(tokens),
+            cells=torch.tensor(cells),
+            again=torch.tensor(again),
+            padding=torch.tensor(others.nonzero()[0]),
         )
 
     @property
@@ -116,20 +123,20 @@ class _Collect(torch.autograd.Function):
         return spread, None
 
 
-def _alike(sizes: Tensor) -> Iterator[Tensor]:
+def _alike(sizes: Ints) -> Iterator[Ints]:
     """Which sequences share a rectangle: all, or runs of the longest first."""
-    if int(sizes.min()) >= NARROWEST * int(sizes.max()):
-        yield torch.arange(len(sizes))
+    if sizes.min() >= NARROWEST * sizes.max():
+        yield np.arange(len(sizes))
         return
-    order = sizes.argsort(descending=True, stable=True)
+    order = np.argsort(-sizes, kind="stable")
     while len(order):
-        count = int((sizes[order] >= NARROWEST * sizes[order[0]]).sum())
+        count = (sizes[order] >= NARROWEST * sizes[order[0]]).sum()
         yield order[:count]
         order = order[count:]
 
 
-def _rectangle(sequences: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
+def _rectangle(sequences: Ints, sizes: Ints) -> tuple[Ints, NDArray[np.bool_]]:
     """(token, whether it is one of the sequence's), both [sequences, longest]."""
-    longest = int(sizes.max())
-    filled = torch.arange(longest) < sizes.unsqueeze(1)
+    longest = sizes.max()
+    filled = np.arange(longest) < sizes[:, None]
     return sequences[:, :longest] * filled, filled

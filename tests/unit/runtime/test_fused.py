@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -89,8 +90,8 @@ def test_logprob_and_entropy(groups: Groups) -> None:
 
 
 def packed(sequences: list[Tensor]) -> Packing:
-    sizes = torch.tensor([len(sequence) for sequence in sequences])
-    return Packing.of(pad_sequence(sequences, batch_first=True), sizes)
+    sizes = np.array([len(sequence) for sequence in sequences])
+    return Packing.of(pad_sequence(sequences, batch_first=True).numpy(), sizes)
 
 
 def laid_out(lengths: list[int]) -> list[Tensor]:
