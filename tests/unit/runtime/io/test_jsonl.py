@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rpeg.runtime.state import jsonl
+from rpeg.rundir import jsonl
 
 
 @pytest.mark.parametrize(
