@@ -7,7 +7,7 @@ rpeg.pipeline @p {
   rpeg.data @train prompts("y")
   rpeg.ranks @all 0 to 7
   rpeg.step i < 3 (%actor : !rpeg.weights<@actor, policy>, %train : !rpeg.cursor<@train, prompts>) {
-    %q, %train_1 = rpeg.batch %train {size = 4}
+    %q, %train_1 = rpeg.batch %train {size = 8}
     // CHECK: %[[engine:.*]] = rpeg.publish %actor attributes {task = "publish"}
     %engine = rpeg.publish %actor attributes {task = "publish"}
     // CHECK-NEXT: %y, %lp = rpeg.generate %[[engine]], %q {max_tokens = 8 : i64} attributes {stage = "y", pool = "all", par = #rpeg.record<par, {dp = 8 : i64}>}
