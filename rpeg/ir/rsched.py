@@ -227,9 +227,12 @@ def reads(op: Operation) -> list[Read]:
 
 
 def _read(value: SSAValue) -> Read:
-    if isinstance(value.owner, StaleOp):
-        return value.owner.weights, value.owner.int_of("low"), value.owner.int_of("high")
-    return value, 0, 0
+    if not isinstance(value.owner, StaleOp):
+        return value, 0, 0
+    low, high = value.owner.value("low"), value.owner.value("high")
+    if not isinstance(low, int) or not isinstance(high, int):
+        low, high = 0, 0  # the window's own rules speak of it
+    return value.owner.weights, low, high
 
 
 def uses(op: Operation) -> list[SSAValue]:
