@@ -32,9 +32,9 @@ builtin.module {
     rpeg.step i < 300 (%train: !rpeg.cursor<@train, prompts>) {
       %actor = rpeg.get @actor : !rpeg.weights<@actor, policy>
       %correct = rpeg.get @correct : !rpeg.verifier<@correct, outcome>
-      %acc, %z, %lp, %train_1 = rpeg.collect %train {groups = 512 : i64, max_rounds = 10 : i64} {
+      %acc, %z, %lp, %train_1 = rpeg.collect %train {groups = 384 : i64, max_rounds = 10 : i64} {
       ^bb0(%train_2: !rpeg.cursor<@train, prompts>):
-        %q, %train_3 = rpeg.batch %train_2 {size = 512 : i64}
+        %q, %train_3 = rpeg.batch %train_2 {size = 384 : i64}
         %y, %lps = rpeg.generate %actor, %q {max_tokens = 64 : i64}
         %y2, %lps2 = rpeg.generate %actor, %q {max_tokens = 64 : i64}
         %accs = rpeg.score %correct, %y2
@@ -87,7 +87,7 @@ builtin.module {
     rpeg.data @train prompts("hf:BytedTsinghua-SIA/DAPO-Math-17k")
     rpeg.step i < 1000 (%actor: !rpeg.weights<@actor, policy>, %actor_opt: !rpeg.opt<@actor>, %train: !rpeg.cursor<@train, prompts>) {
       %ref = rpeg.get @ref : !rpeg.weights<@ref, policy>
-      %q, %train_1 = rpeg.batch %train {size = 512 : i64}
+      %q, %train_1 = rpeg.batch %train {size = 384 : i64}
       %y, %lp = rpeg.generate %actor, %q {max_tokens = 8192 : i64}
       %lp_ref = rpeg.logprob %ref, %y
       %actor_2 = rpeg.stale %actor {low = 1 : i64, high = 1 : i64}
@@ -112,7 +112,7 @@ builtin.module {
     rpeg.step i < 1000 (%actor: !rpeg.weights<@actor, policy>, %actor_opt: !rpeg.opt<@actor>, %train: !rpeg.cursor<@train, prompts>) {
       %correct = rpeg.get @correct : !rpeg.verifier<@correct, outcome>
       %ref = rpeg.get @ref : !rpeg.weights<@ref, policy>
-      %q, %train_1 = rpeg.batch %train {size = 512 : i64}
+      %q, %train_1 = rpeg.batch %train {size = 384 : i64}
       %actor_1 = rpeg.stale %actor {low = 0 : i64, high = 2 : i64}
       %y, %lp = rpeg.generate %actor_1, %q {n = 16 : i64, max_tokens = 8192 : i64}
       %r = rpeg.score %correct, %y
@@ -170,7 +170,7 @@ builtin.module {
     rpeg.data @train prompts("data/ultrafeedback.jsonl")
     rpeg.step i < 1000 (%actor: !rpeg.weights<@actor, policy>, %actor_opt: !rpeg.opt<@actor>, %critic: !rpeg.weights<@critic, value>, %critic_opt: !rpeg.opt<@critic>, %train: !rpeg.cursor<@train, prompts>) {
       %rm = rpeg.get @rm : !rpeg.weights<@rm, reward>
-      %q, %train_1 = rpeg.batch %train {size = 512 : i64}
+      %q, %train_1 = rpeg.batch %train {size = 384 : i64}
       %y, %lp = rpeg.generate %actor, %q {max_tokens = 1024 : i64}
       %r = rpeg.score %rm, %y
       %lp_old = rpeg.logprob %actor, %y
@@ -304,7 +304,7 @@ builtin.module {
     rpeg.data @train prompts("hf:BytedTsinghua-SIA/DAPO-Math-17k")
     rpeg.step i < 1000 (%actor: !rpeg.weights<@actor, policy>, %actor_opt: !rpeg.opt<@actor>, %train: !rpeg.cursor<@train, prompts>) {
       %ref = rpeg.get @ref : !rpeg.weights<@ref, policy>
-      %q, %train_1 = rpeg.batch %train {size = 512 : i64}
+      %q, %train_1 = rpeg.batch %train {size = 384 : i64}
       %y, %lp = rpeg.generate %actor, %q {max_tokens = 8192 : i64}
       %lp_ref = rpeg.logprob %ref, %y
       %prox = rpeg.logprob %actor, %y
@@ -330,7 +330,7 @@ builtin.module {
     rpeg.data @train prompts("hf:BytedTsinghua-SIA/DAPO-Math-17k")
     rpeg.step i < 1000 (%actor: !rpeg.weights<@actor, policy>, %actor_opt: !rpeg.opt<@actor>, %train: !rpeg.cursor<@train, prompts>) {
       %ref = rpeg.get @ref : !rpeg.weights<@ref, policy>
-      %q, %train_1 = rpeg.batch %train {size = 512 : i64}
+      %q, %train_1 = rpeg.batch %train {size = 384 : i64}
       %y, %lp = rpeg.generate %actor, %q {max_tokens = 8192 : i64}
       %lp_ref = rpeg.logprob %ref, %y
       %prox = rpeg.logprob %actor, %y
@@ -359,7 +359,7 @@ builtin.module {
     rpeg.data @train prompts("hf:BytedTsinghua-SIA/DAPO-Math-17k")
     rpeg.step i < 1000 (%actor: !rpeg.weights<@actor, policy>, %actor_opt: !rpeg.opt<@actor>, %train: !rpeg.cursor<@train, prompts>) {
       %ref = rpeg.get @ref : !rpeg.weights<@ref, policy>
-      %q, %train_1 = rpeg.batch %train {size = 512 : i64}
+      %q, %train_1 = rpeg.batch %train {size = 384 : i64}
       %y, %lp = rpeg.generate %actor, %q {max_tokens = 8192 : i64}
       %lp_ref = rpeg.logprob %ref, %y
       %kl = rpeg.loss.kl %y, %lp_ref {coef = 1.000000e-03 : f64}
@@ -386,7 +386,7 @@ builtin.module {
     rpeg.step i < 1000 (%actor: !rpeg.weights<@actor, policy>, %actor_opt: !rpeg.opt<@actor>, %train: !rpeg.cursor<@train, prompts>) {
       %correct = rpeg.get @correct : !rpeg.verifier<@correct, outcome>
       %ref = rpeg.get @ref : !rpeg.weights<@ref, policy>
-      %q, %train_1 = rpeg.batch %train {size = 512 : i64}
+      %q, %train_1 = rpeg.batch %train {size = 384 : i64}
       %y, %lp = rpeg.generate %actor, %q {n = 16 : i64, max_tokens = 8192 : i64}
       %r = rpeg.score %correct, %y
       %adv = rpeg.group_advantage %r {baseline = "mean", scale = "std"}
@@ -413,7 +413,7 @@ builtin.module {
     rpeg.data @train prompts("hf:BytedTsinghua-SIA/DAPO-Math-17k")
     rpeg.step i < 1000 (%actor: !rpeg.weights<@actor, policy>, %actor_opt: !rpeg.opt<@actor>, %train: !rpeg.cursor<@train, prompts>) {
       %ref = rpeg.get @ref : !rpeg.weights<@ref, policy>
-      %q, %train_1 = rpeg.batch %train {size = 512 : i64}
+      %q, %train_1 = rpeg.batch %train {size = 384 : i64}
       %y, %lp = rpeg.generate %actor, %q {max_tokens = 8192 : i64}
       %lp_ref = rpeg.logprob %ref, %y
       %kl = rpeg.loss.kl %y, %lp_ref {coef = 1.000000e-03 : f64}
@@ -439,7 +439,7 @@ builtin.module {
     rpeg.verifier @correct outcome("rule:math")
     rpeg.step i < 1000 (%actor: !rpeg.weights<@actor, policy>, %actor_opt: !rpeg.opt<@actor>, %train: !rpeg.cursor<@train, prompts>) {
       %correct = rpeg.get @correct : !rpeg.verifier<@correct, outcome>
-      %q, %train_1 = rpeg.batch %train {size = 512 : i64}
+      %q, %train_1 = rpeg.batch %train {size = 384 : i64}
       %actor_1 = rpeg.stale %actor {low = 0 : i64, high = 2 : i64}
       %y, %lp = rpeg.generate %actor_1, %q {n = 16 : i64, max_tokens = 8192 : i64}
       %r = rpeg.score %correct, %y
@@ -470,7 +470,7 @@ builtin.module {
     rpeg.data @train prompts("hf:BytedTsinghua-SIA/DAPO-Math-17k")
     rpeg.step i < 1000 (%actor: !rpeg.weights<@actor, policy>, %actor_opt: !rpeg.opt<@actor>, %train: !rpeg.cursor<@train, prompts>) {
       %ref = rpeg.get @ref : !rpeg.weights<@ref, policy>
-      %q, %train_1 = rpeg.batch %train {size = 512 : i64}
+      %q, %train_1 = rpeg.batch %train {size = 384 : i64}
       %y, %lp = rpeg.generate %actor, %q {max_tokens = 8192 : i64}
       %lp_ref = rpeg.logprob %ref, %y
       %kl = rpeg.loss.kl %y, %lp_ref {coef = 1.000000e-03 : f64}
@@ -497,7 +497,7 @@ builtin.module {
     rpeg.data @train prompts("hf:BytedTsinghua-SIA/DAPO-Math-17k")
     rpeg.step i < 1000 (%actor: !rpeg.weights<@actor, policy>, %actor_opt: !rpeg.opt<@actor>, %train: !rpeg.cursor<@train, prompts>) {
       %ref = rpeg.get @ref : !rpeg.weights<@ref, policy>
-      %q, %train_1 = rpeg.batch %train {size = 512 : i64}
+      %q, %train_1 = rpeg.batch %train {size = 384 : i64}
       %y, %lp = rpeg.generate %actor, %q {max_tokens = 8192 : i64}
       %lp_ref = rpeg.logprob %ref, %y
       %kl = rpeg.loss.kl %y, %lp_ref {coef = 1.000000e-03 : f64}
@@ -523,7 +523,7 @@ builtin.module {
     rpeg.step i < 1000 (%actor: !rpeg.weights<@actor, policy>, %actor_opt: !rpeg.opt<@actor>, %train: !rpeg.cursor<@train, prompts>) {
       %correct = rpeg.get @correct : !rpeg.verifier<@correct, outcome>
       %ref = rpeg.get @ref : !rpeg.weights<@ref, policy>
-      %q, %train_1 = rpeg.batch %train {size = 512 : i64}
+      %q, %train_1 = rpeg.batch %train {size = 384 : i64}
       %actor_1 = rpeg.stale %actor {low = 0 : i64, high = 12 : i64}
       %y, %lp = rpeg.generate %actor_1, %q {n = 16 : i64, max_tokens = 8192 : i64}
       %r = rpeg.score %correct, %y
