@@ -5,6 +5,7 @@ xDSL's parser leaves locations out; like it, this one stops at the first syntax 
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,10 @@ from rpeg.ir.text.diagnostics import Diagnostic, Position
 from rpeg.ir.text.lexer import Lexer
 from rpeg.ir.text.naming import forget_empty_names
 from rpeg.ir.text.sources import Sources
+
+INTEGER_TYPE = re.compile(r"[su]?i0*(\d+)")
+WIDEST = (1 << 24) - 1
+"""Bits of an integer type, as in MLIR."""
 
 
 def parse_module(
@@ -165,6 +170,14 @@ class LocatingParser(Parser):
             return super().parse_optional_type()
         except (VerifyException, ParseError) as error:
             self._fail_at(start, error)
+
+    def _parse_optional_integer_or_float_type(self) -> TypeAttribute | None:
+        """xDSL computes the range of a type of any width, which may take all memory."""
+        token = self._current_token
+        width = INTEGER_TYPE.fullmatch(token.text)
+        if width and (len(width[1]) > len(str(WIDEST)) or int(width[1]) > WIDEST):
+            self.raise_error(f"integer types have at most {WIDEST} bits", token.span)
+        return super()._parse_optional_integer_or_float_type()
 
     def _fail_at(self, start: Span, error: VerifyException | ParseError) -> NoReturn:
         """Raises the error at the start of an attribute, where xDSL names the token behind it, or

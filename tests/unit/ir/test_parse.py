@@ -66,6 +66,8 @@ def test_places_far_down_a_file() -> None:
         ('"' + "a" * 200, "1:1", "the string does not end on its line"),
         ("rpeg.generat %x", "1:1", "`rpeg.generat` is not an operation; did you mean"),
         ('"rpeg.step"() ({^7(%x: i1): }) : () -> ()', "1:17", "the label of a block starts with"),
+        ('"rpeg.yield"() {a = 1 : i16777216} : () -> ()', "1:25", "integer types have at most"),
+        (f"rpeg.checkpoint {{a = si{'4' * 30}}}", "1:22", "integer types have at most"),
         ("func.func @f() {}", "1:1", "`func.func` is not an operation"),
     ],
 )
