@@ -57,7 +57,7 @@ clean: ## remove .venv and what the tools left behind
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "error: $(PYTHON) is not Python 3.11 or newer: make PYTHON=python3.12 ..." >&2; exit 1; }
-	@echo "set-up: installing the pinned versions into $(VENV), once; this takes minutes"
+	@echo "set-up: installing the pinned versions into $(VENV) (1.2 GB), once; this takes minutes"
 	@start=$$(date +%s) \
 	  && { test -x $(BIN)/python || $(PYTHON) -m venv --without-pip $(VENV); } \
 	  && PIP_CONSTRAINT=constraints.txt $(PYTHON) -m pip --python $(BIN)/python install -qq \
