@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from rpeg.ir.base import RpegOp
 from rpeg.ir.layout import width_of
 from rpeg.ir.ops.regions import CollectOp
 from rpeg.ir.ops.sampling import BatchOp
@@ -23,20 +24,30 @@ from rpeg.ir.types.values import TrajectoriesType
 
 Shared = tuple[int, str]
 """(how many, how a message says it)."""
+WIDEST = 1 << 16
+"""No wider dp is proposed: a wrong figure may be any number."""
 
 
 def shared(op: Operation) -> Iterator[Shared]:
     """What the processes of an operation of the step take equal shares of."""
     match op:
         case BatchOp():
-            yield op.int_of("size"), f"a batch of {op.int_of('size')} rows"
+            size = _count(op, "size")
+            yield size, f"a batch of {size} rows"
         case CollectOp():
-            yield op.int_of("groups"), f"a batch of {op.int_of('groups')} groups"
+            groups = _count(op, "groups")
+            yield groups, f"a batch of {groups} groups"
         case UpdateOp():
             for loss in op.losses:
-                yield from _minibatch(loss, max(1, op.int_of("minibatches")))
+                yield from _minibatch(loss, max(1, _count(op, "minibatches")))
         case _:
             yield from (found for v in op.operands for found in _whole(v.type))
+
+
+def _count(op: RpegOp, name: str) -> int:
+    """A setting; 0 where it is none, which another rule speaks of."""
+    held = op.value(name)
+    return held if isinstance(held, int) else 0
 
 
 def _whole(held: Attribute) -> Iterator[Shared]:
@@ -67,7 +78,7 @@ def uneven(found: Shared, dp: int) -> str | None:
     size, what = found
     if size <= 0 or dp <= 0 or size % dp == 0:
         return None
-    divisors = [n for n in range(1, min(dp, size) + 1) if size % n == 0]
+    divisors = [n for n in range(1, min(dp, size, WIDEST) + 1) if size % n == 0]
     return (
         f"{what} does not divide over {dp} processes (dp={dp}): write a multiple of {dp}, or a dp "
         f"that divides {size}, such as {divisors[-1]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rpeg.frontend import load
+from rpeg.ir.rules.shares import uneven
 from rpeg.ir.rules.verify import diagnose
 from rpeg.ir.text.parse import parse_module
 from rpeg.passes.base import pipelines
@@ -78,3 +79,8 @@ def test_a_module_at_l1_is_held_to_it_too() -> None:
         "a batch of 24 rows",
         "a minibatch of 72 / 4 = 18 samples",
     ]
+
+
+def test_figures_of_any_size_are_spoken_of() -> None:
+    text = uneven((10**18, "a batch"), 10**18 - 1)
+    assert text is not None and text.endswith("such as 65536")
