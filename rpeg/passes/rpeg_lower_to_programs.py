@@ -307,7 +307,8 @@ class ProgramGen:
                 self._attempt(lambda op: collecting.take(program, op), op)
 
     def _lower(self, program: Program, op: Operation) -> None:
-        assert isinstance(op, RpegOp)
+        if not isinstance(op, RpegOp):
+            raise PassRefused(op, f"{op.name} is no instruction of a step: take it out")
         if isinstance(op, GenerateOp) and op in program.flights:
             self._attempt(lambda op: flights.offer(program, op), op)
         self._attempt(lambda task: lower(program, task), op)
