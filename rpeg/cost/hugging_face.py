@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rpeg.cost.architecture import Architecture, Experts, Latent
-from rpeg.ir.figures import AT_LEAST_0, AT_LEAST_1, FigureError, Range, up_to
+from rpeg.ir.figures import AT_LEAST_0, AT_LEAST_1, FigureError, Range, read_text, up_to
 
 PLAIN_MLP = ("gpt2", "gpt_neox", "gptj", "opt", "bloom", "mpt", "falcon", "phi", "nemotron")
 """Model types whose MLP has two matrices."""
@@ -90,13 +90,9 @@ class Config:
     @classmethod
     def read(cls, path: Path) -> Config:
         """The file at `path`. Raises FigureError."""
+        text = read_text(path)
         try:
-            text = path.read_text(encoding="utf-8")
             table = json.loads(text)
-        except OSError as error:
-            raise FigureError(f"cannot read {path}: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise FigureError(f"{path}: not UTF-8 text") from error
         except json.JSONDecodeError as error:
             place = f"{path}:{error.lineno}:{error.colno}"
             raise FigureError(f"{place}: not JSON: {error.msg}") from error

@@ -59,6 +59,16 @@ class FigureError(ValueError):
     """A file that can't be read or isn't in form; the text says where and what to write."""
 
 
+def read_text(path: Path) -> str:
+    """The text of a file of figures. Raises FigureError."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise FigureError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise FigureError(f"{path}: not UTF-8 text") from error
+
+
 @dataclass(frozen=True)
 class Figures:
     """One file: its sections, each a table of texts and figures."""
@@ -72,13 +82,9 @@ class Figures:
         """The file at `path`; `known` gives the keys of each section. Raises FigureError."""
         import tomllib
 
+        text = read_text(path)
         try:
-            text = path.read_text(encoding="utf-8")
             table = tomllib.loads(text)
-        except OSError as error:
-            raise FigureError(f"cannot read {path}: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise FigureError(f"{path}: not UTF-8 text") from error
         except tomllib.TOMLDecodeError as error:
             raise _syntax_error(path, text, str(error)) from error
         file = cls(path, text, _sections(table, known))

@@ -198,7 +198,9 @@ class ProgramGen:
         """The layout by which batches are split: a model's, if one has this width."""
         placed = [op for op in stages(self.pipeline).values() if pool_of(op) == group.title]
         wide = shares_of(placed)
-        assert wide is not None, "the layouts of models are those of stages"
+        if wide is None:
+            text = f"no stage runs on `{group.title}`: place one there, or take the group out"
+            raise PassRefused(group, text)
         dp = width_of(wide, "dp")
         return next((layout for layout in layouts if width_of(layout, "dp") == dp), wide)
 
@@ -307,8 +309,7 @@ class ProgramGen:
                 self._attempt(lambda op: collecting.take(program, op), op)
 
     def _lower(self, program: Program, op: Operation) -> None:
-        if not isinstance(op, RpegOp):
-            raise PassRefused(op, f"{op.name} is no instruction of a step: take it out")
+        assert isinstance(op, RpegOp)
         if isinstance(op, GenerateOp) and op in program.flights:
             self._attempt(lambda op: flights.offer(program, op), op)
         self._attempt(lambda task: lower(program, task), op)

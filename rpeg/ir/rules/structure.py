@@ -18,7 +18,10 @@ from rpeg.ir.rules.violations import Violation
 
 
 def shape_violations(op: Operation) -> Iterator[Violation]:
-    """What is wrong with the shape of one operation of ours."""
+    """What is wrong with the shape of one operation."""
+    around = op.parent_op()
+    if not isinstance(op, RpegOp) and around is not None and enclosing(around, "rpeg.step"):
+        yield Violation("misplaced-operation", f"{op.name} does not belong into a step")
     if not isinstance(op, CheckedOp):
         return
     definition = op.get_irdl_definition()

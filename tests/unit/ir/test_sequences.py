@@ -36,3 +36,14 @@ def test_a_window_without_an_end_is_told_of_once(ahead: str) -> None:
     assert module is not None, problems
     found = diagnose(module, sources)
     assert [d.rule for d in found if d.rule == "missing-setting"] == ["missing-setting"]
+
+
+@pytest.mark.parametrize(
+    "inner", ["rpeg.step j < 1 () {\n rpeg.yield\n }", "rpeg.ranks @b 1 to 2", "builtin.module {}"]
+)
+def test_what_is_no_instruction_stands_outside_of_steps(inner: str) -> None:
+    text = TEXT.replace("%q, %train_1", f"{inner}\n    %q, %train_1", 1).replace("AHEAD", "")
+    module, sources, problems = parse_module(text, "p.mlir")
+    assert module is not None, problems
+    found = [str(d.at) for d in diagnose(module, sources) if d.rule == "misplaced-operation"]
+    assert found == ["6:5"]

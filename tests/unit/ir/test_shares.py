@@ -81,6 +81,15 @@ def test_a_module_at_l1_is_held_to_it_too() -> None:
     ]
 
 
+def test_what_is_no_count_is_left_to_the_rule_of_settings() -> None:
+    run = opt("-f", "rpeg", "-p", "rpeg-annotate-parallelism{plan=one}", stdin=TEXT)
+    parsed, sources, problems = parse_module(
+        run.out.replace("minibatches = 4 : i64", 'minibatches = "4"'), "p.mlir"
+    )
+    assert parsed is not None, problems
+    assert {d.rule for d in diagnose(parsed, sources)} == {"setting-kind"}
+
+
 def test_figures_of_any_size_are_spoken_of() -> None:
     text = uneven((10**18, "a batch"), 10**18 - 1)
     assert text is not None and text.endswith("such as 65536")

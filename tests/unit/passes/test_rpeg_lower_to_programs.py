@@ -10,6 +10,7 @@ from rpeg.frontend import load
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.rrt import AheadOp, CallOp, ProgramOp
 from rpeg.ir.rsched import TaskOp
+from rpeg.ir.text.parse import parse_module
 from rpeg.ir.text.sources import position_of
 from rpeg.ir.types.attributes import RecordAttr
 from rpeg.ir.vocabulary.settings import python_value
@@ -473,3 +474,25 @@ def test_a_task_ahead_is_beside_its_generate() -> None:
     task.properties["ahead"] = IntegerAttr(0, i64)
     with pytest.raises(PassRefused, match="no generate behind it fills a buffer"):
         run(module, PASS)
+
+
+def test_a_group_without_a_stage_is_refused() -> None:
+    text = """rpeg.pipeline @p {
+  rpeg.data @train prompts("train.jsonl")
+  rpeg.ranks @all 0 to 1
+  rpeg.step i < 9 (%train: !rpeg.cursor<@train, prompts>) {
+    %q, %train_1 = rpeg.batch %train {size = 8} attributes {task = "q"}
+    rpeg.yield %train_1
+  }
+  rsched.sequence @all {
+    rsched.task "q"
+    rsched.edge "q" to "q" distance 1
+  }
+}
+"""
+    module, _, problems = parse_module(text, "p.mlir")
+    assert module is not None, problems
+    assert refusals(module, PASS) == [
+        f"{place(text, 'rpeg.ranks')}: no stage runs on `all`: place one there, or take the group "
+        "out"
+    ]
