@@ -4,6 +4,7 @@ A task is an operation of the step; its label is an attribute of the operation. 
 synchronous pipeline is its program order, with reads of old versions before what replaces them.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import takewhile
 from typing import ClassVar
@@ -182,6 +183,10 @@ class SequenceOp(CheckedOp):
         missing = [label for label in mine if label not in self.labels]
         if missing:
             yield Violation("missing-task", f"the sequence leaves out {', '.join(missing)}")
+        count = Counter(label_of(op) for op in step.regions[0].block.ops)
+        for label in (label for label in self.tasks if count[label] > 1):
+            text = f"`{label}` names {count[label]} tasks of the step: give each its own label"
+            yield Violation("repeated-task", text)
         yield from self._without_edges(step)
 
     def _without_edges(self, step: Operation) -> Iterator[Violation]:

@@ -47,3 +47,11 @@ def test_what_is_no_instruction_stands_outside_of_steps(inner: str) -> None:
     assert module is not None, problems
     found = [str(d.at) for d in diagnose(module, sources) if d.rule == "misplaced-operation"]
     assert found == ["6:5"]
+
+
+def test_a_label_names_one_task() -> None:
+    text = TEXT.replace('attributes {task = "q"}', 'attributes {task = "publish"}', 1)
+    module, sources, _ = parse_module(text.replace("AHEAD", ""), "p.mlir")
+    assert module is not None
+    found = [d.message for d in diagnose(module, sources) if d.rule == "repeated-task"]
+    assert found == ["`publish` names 2 tasks of the step: give each its own label"]
