@@ -8,8 +8,10 @@ from __future__ import annotations
 import sys
 
 from rpeg.ir.ops import losses
+from rpeg.ir.rules import program_rows
+from rpeg.ir.rules.staleness import COVERS
 from rpeg.tools.rpeg import main
 
 if __name__ == "__main__":
-    losses.COVERS = dict.fromkeys(losses.COVERS, max(losses.COVERS.values()))
+    losses.COVERS = program_rows.COVERS = dict.fromkeys(COVERS, max(COVERS.values()))
     sys.exit(main())

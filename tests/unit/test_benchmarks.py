@@ -140,3 +140,30 @@ def test_a_publish_and_a_broadcast() -> None:
         "broadcast",
         "ratio",
     ]
+
+
+def test_what_the_language_refuses_is_learnt_from_by_the_benchmark_alone(
+    tmp_path: Path, monkeypatch: MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import learning
+
+    shutil.copytree(BENCHMARKS.parent / "models" / "tiny-qwen3-digits", tmp_path / "m")
+    monkeypatch.setattr(learning, "WARM", "m")
+    for variant in learning.variants():
+        (tmp_path / f"{variant.name}.rpeg").write_text(variant.text(8))
+    for script, names in [
+        ([str(learning.UNCOVERED)], ["async2_behaviour", "async4_none"]),
+        (["-m", "rpeg.tools.rpeg"], ["ppo", "async4_decoupled"]),
+    ]:
+        for name in names:
+            done = compiled(script, tmp_path / f"{name}.rpeg")
+            assert done.returncode == 0, done.stderr
+    refused = compiled(["-m", "rpeg.tools.rpeg"], tmp_path / "async4_none.rpeg")
+    assert refused.returncode == 1 and "4 versions old" in refused.stderr
+
+
+def compiled(script: list[str], file: Path) -> subprocess.CompletedProcess[str]:
+    out = ["-o", str(file.with_suffix(""))]
+    command = [sys.executable, *script, "compile", str(file), "--processes", "1", *out]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)

@@ -56,6 +56,11 @@ def _weights(value: SSAValue) -> WeightsType:
     return value.type
 
 
+def _owner(value: SSAValue) -> str:
+    """Name of the model whose weights these are; of anything else, as in a broken step, nothing."""
+    return value.type.owner if isinstance(value.type, WeightsType) else ""
+
+
 @irdl_op_definition
 class UpdateOp(RpegOp):
     """epochs x minibatches optimizer steps on the sum of the losses."""
@@ -89,11 +94,10 @@ class UpdateOp(RpegOp):
 
     def makes(self) -> str:
         """Name of the model whose next version this is; empty where it trains no model."""
-        held = self.weights.type
-        return held.owner if isinstance(held, WeightsType) else ""
+        return _owner(self.weights)
 
     def rules(self) -> Iterator[Violation]:
-        owner = _weights(self.weights).owner
+        owner = self.makes()
         yield from made_once(self, owner)
         yield from self._optimizer_rule(owner)
         for index, loss in enumerate(self.losses):
@@ -290,11 +294,11 @@ class CopyOp(RpegOp):
 
     def makes(self) -> str:
         """Name of the model whose next version this is."""
-        return symbol_text(self.target) if self.target else _weights(self.source).owner
+        return symbol_text(self.target) if self.target else _owner(self.source)
 
     def rules(self) -> Iterator[Violation]:
         yield from made_once(self, self.makes())
-        yield from like_trunks(self, _weights(self.source).owner, self.makes())
+        yield from like_trunks(self, _owner(self.source), self.makes())
 
 
 @irdl_op_definition
@@ -316,11 +320,11 @@ class EmaOp(RpegOp):
 
     def makes(self) -> str:
         """Name of the model whose next version this is."""
-        return _weights(self.average).owner
+        return _owner(self.average)
 
     def rules(self) -> Iterator[Violation]:
         yield from made_once(self, self.makes())
-        yield from like_trunks(self, _weights(self.source).owner, self.makes())
+        yield from like_trunks(self, _owner(self.source), self.makes())
 
 
 @irdl_op_definition
@@ -343,9 +347,7 @@ class KlControllerOp(RpegOp):
 
     def makes(self) -> str:
         """Name of the state whose next version this is."""
-        held = self.coef.type
-        assert isinstance(held, StateType)
-        return held.symbol
+        return self.coef.type.symbol if isinstance(self.coef.type, StateType) else ""
 
     def rules(self) -> Iterator[Violation]:
         yield from made_once(self, self.makes())

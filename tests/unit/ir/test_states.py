@@ -55,3 +55,14 @@ def test_a_controller_that_goes_on_from_another() -> None:
 @pytest.mark.parametrize("control", [CONTROL, SELDOM])
 def test_a_scalar_of_the_next_step(control: str) -> None:
     assert broken(control, NEXT) == {"used-after-yield"}
+
+
+OTHER = [
+    "kl@i+1 = ema(kl@i, actor@i, decay=0.9)",
+    "ref@i+1 = kl_controller(ref@i, lp, lr, target=0.1, horizon=100)",
+]
+
+
+@pytest.mark.parametrize("line", OTHER)
+def test_a_state_of_another_kind(line: str) -> None:
+    assert "operand-kind" in broken(NOW, line)
