@@ -232,7 +232,7 @@ def draw(found: Mapping[Variant, Sequence[Result]], out: Path) -> None:
         axes.fill_between(steps, lowest, highest, color=line.get_color(), alpha=0.15)
     panels[0].set(ylabel="reward")
     for axes in panels:
-        axes.legend()
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncol=3, frameon=False)
     figure.savefig(out, dpi=120)
 
 
