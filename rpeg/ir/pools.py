@@ -1,4 +1,4 @@
-"""Pools of a placed step: which one trains, and which ones an operation keeps busy.
+"""Pools of a placed step: where models train, and which ones an operation keeps busy.
 
 A pool is a process group with a program of its own. What moves between pools is work for both: one
 sends, the other takes. A publish is work for the pool that trains alone: what samples reads the
@@ -9,14 +9,34 @@ from __future__ import annotations
 
 from xdsl.ir import Operation, SSAValue
 
-from rpeg.ir.ops.movement import PublishOp, TransferOp, pool_of
+from rpeg.ir.ops.effects import EvalOp
+from rpeg.ir.ops.movement import PublishOp, TransferOp, model_of, pool_of
+from rpeg.ir.ops.sampling import GenerateOp
 from rpeg.ir.ops.updates import UpdateOp
 
 
+def trained_on(step: Operation) -> dict[str, str]:
+    """The pool of each model that a step trains, in the order of the text."""
+    found: dict[str, str] = {}
+    for op in step.walk():
+        pool = pool_of(op)
+        if isinstance(op, UpdateOp) and pool is not None:
+            found.setdefault(op.makes(), pool)
+    return found
+
+
 def home_of(step: Operation) -> str | None:
-    """The pool that trains: that of the first update."""
-    pools = (pool_of(op) for op in step.walk() if isinstance(op, UpdateOp))
-    return next((pool for pool in pools if pool is not None), None)
+    """The pool that keeps the run's books: it trains the first model that is sampled from, or the
+    first of all.
+    """
+    trained, sampled = trained_on(step), sampled_from(step)
+    first = sorted(trained, key=lambda model: model not in sampled)
+    return trained[first[0]] if first else None
+
+
+def sampled_from(step: Operation) -> set[str | None]:
+    """The models that engines of a step work with."""
+    return {model_of(op) for op in step.walk() if isinstance(op, GenerateOp | EvalOp)}
 
 
 def task_around(op: Operation) -> Operation:

@@ -174,8 +174,8 @@ class Declarations:
             raise Cannot(op, f"`{op.title}`: router_aux does not compile yet: models are dense")
         if op.optim is None:
             return self._frozen(op)
-        away = self.program.place.several and not self.program.place.at_home
-        return self._sampled(op) if away else self._trainer(op, op.optim)
+        here = self.program.place.trains(op.title)
+        return self._trainer(op, op.optim) if here else self._sampled(op)
 
     def _sampled(self, op: ModelOp) -> CallOp:
         """A model that another pool trains."""
@@ -211,13 +211,11 @@ class Declarations:
 
     def _trained_above(self, op: ModelOp) -> str | None:
         """The trained model of this program whose initial weights another one has."""
-        if self.program.place.several and not self.program.place.at_home:
-            return None
         name = op.initial
         while name is not None:
             above = declaration(self.step, name)
             assert isinstance(above, ModelOp), "models start from models"
-            if above.optim is not None:
+            if above.optim is not None and self.program.place.trains(name):
                 return name
             name = above.initial
         return None

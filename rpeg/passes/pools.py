@@ -1,23 +1,25 @@
 """From stages on several pools to a step whose every operation has a pool, with explicit transfers.
 
 A plan places stages. The rest follows from it: a batch is read where it is used, a function of
-fields runs where its result is read, and what trains, measures and writes is of the pool that
-trains. A value that another pool reads gets a transfer, right behind the operation that makes it.
+fields runs where its result is read, and what measures and writes is of the home pool, which trains
+what is sampled from. A model trains where its update is, and is asked there. A value that another
+pool reads gets a transfer, right behind the operation that makes it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from rpeg.ir.base import RpegOp
+from rpeg.ir.ops.effects import ExportOp
 from rpeg.ir.ops.movement import POOL, TransferOp, model_of, pool_of
 from rpeg.ir.ops.regions import CollectOp, EveryOp
 from rpeg.ir.ops.sampling import BatchOp, GenerateOp, GetOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.ops.updates import UpdateOp
-from rpeg.ir.pools import home_of, task_around
+from rpeg.ir.pools import home_of, sampled_from, task_around, trained_on
 from rpeg.ir.reported import is_trained, reported_rewards
 from rpeg.ir.rules.violations import setting
 from rpeg.ir.stages import stage_name
@@ -25,6 +27,7 @@ from rpeg.ir.text.naming import name_of, trajectories_of
 from rpeg.ir.types.values import (
     CursorType,
     DataType,
+    LossType,
     ResponseFieldType,
     StateType,
     TokenFieldType,
@@ -42,27 +45,27 @@ def spread(step: StepOp) -> int:
 
     Raises PassRefused with everything that can't be where the plan has it.
     """
-    home = _one_home(step)
+    home, trained = _home(step), trained_on(step)
     tasks = [op for op in step.body.block.ops if not isinstance(op, GetOp)][:-1]
     for op in reversed(tasks):
         op.attributes.setdefault(POOL, StringAttr(_where(op, step, home)))
-    problems = [problem for op in tasks for problem in _misplaced(op, home)]
+    problems = [problem for op in tasks for problem in _misplaced(op, home, trained)]
     problems += _data_apart(tasks)
     if problems:
         raise PassRefused.of(problems)
     return _transfers(step, tasks, home)
 
 
-def _one_home(step: StepOp) -> str:
-    """The pool that trains. Raises PassRefused if it is not one."""
-    home = home_of(step)
+def _home(step: StepOp) -> str:
+    """The pool that trains what is sampled from. Raises PassRefused if it is not one."""
+    home, sampled = home_of(step), sampled_from(step)
     if home is None:
         raise PassRefused(step, "a plan of several pools needs an update: its pool trains")
     for op in step.walk():
-        if isinstance(op, UpdateOp) and pool_of(op) != home:
+        if isinstance(op, UpdateOp) and op.makes() in sampled and pool_of(op) != home:
             text = (
-                f"`{stage_name(op)}` trains on `{pool_of(op)}`, another model on `{home}`: models "
-                "that train in several pools do not compile yet: write one pool for both"
+                f"`{stage_name(op)}` trains on `{pool_of(op)}`, another model that is sampled from "
+                f"on `{home}`: engines get their weights from one pool: write {home}"
             )
             raise PassRefused(op, text, setting(POOL))
     return home
@@ -103,13 +106,15 @@ def _readers(task: Operation) -> list[Operation]:
 # ---- what can't be there
 
 
-def _misplaced(task: Operation, home: str) -> Iterator[Problem]:
+def _misplaced(task: Operation, home: str, trained: Mapping[str, str]) -> Iterator[Problem]:
     """What of a task can't run in its pool."""
     pool = pool_of(task) or home
     yield from _apart(task, pool)
     if isinstance(task, BatchOp):
         yield from _read_apart(task)
     for op in task.walk():
+        yield from _away_from_weights(op, pool, trained)
+        yield from _away_from_loss(op, pool)
         if pool != home:
             yield from _away_from_home(op, pool, home)
 
@@ -122,7 +127,7 @@ def _apart(task: Operation, pool: str) -> Iterator[Problem]:
             continue
         what = f"`{stage_name(op)}`" if isinstance(op, RpegOp) else op.name
         if isinstance(task, EveryOp):
-            why = f"what runs every so many steps belongs to the pool that trains: write {pool}"
+            why = f"what runs every so many steps belongs to the run's home: write {pool}"
         else:
             why = f"a collect runs in one pool, that of its generate: write {pool}"
         yield Problem(op, f"{what} is on `{there}`: {why}", setting(POOL))
@@ -163,14 +168,35 @@ def _reads(task: Operation) -> list[SSAValue]:
     return [value for op in task.walk() for value in op.operands]
 
 
+def _away_from_weights(op: Operation, pool: str, trained: Mapping[str, str]) -> Iterator[Problem]:
+    """What reads the newest weights of a model: only the pool that trains it has those."""
+    there = trained.get(model_of(op) or "", pool)
+    if there in (pool, pool_of(op)) or not isinstance(op, RpegOp) or not _reads_trained(op):
+        return
+    inside = isinstance(task_around(op), EveryOp)
+    what = f"`{stage_name(op)}`" if op.PLACED else f"`{op.SURFACE}`"
+    remedy = f"train it on {pool}" if inside else f"write {there}"
+    text = (
+        f"{what} is on `{pool}`, and `{model_of(op)}` trains on `{there}`: a second "
+        f"copy of its weights does not compile yet: {remedy}"
+    )
+    yield Problem(op, text, setting(POOL))
+
+
+def _away_from_loss(op: Operation, pool: str) -> Iterator[Problem]:
+    """A loss belongs to one pool: what it is computed from crosses, not the loss."""
+    for value in op.operands:
+        there = pool_of(task_around(_owner(value))) if isinstance(value.type, LossType) else pool
+        if there != pool:
+            text = (
+                f"`{name_of(value)}` is read on the pools {_named([there, pool])}: a loss does not "
+                "cross pools: write one for each"
+            )
+            yield Problem(op, text, setting(POOL))
+
+
 def _away_from_home(op: Operation, pool: str, home: str) -> Iterator[Problem]:
-    """What only the pool that trains has: the newest weights, and numbers of the step before."""
-    if isinstance(op, RpegOp) and _reads_trained(op):
-        text = (
-            f"`{stage_name(op)}` is on `{pool}`, and `{model_of(op)}` trains on `{home}`: a second "
-            f"copy of its weights does not compile yet: write {home}"
-        )
-        yield Problem(op, text, setting(POOL))
+    """What only the home pool has: numbers of the step before."""
     for value in op.operands:
         if isinstance(value.type, StateType) and not isinstance(value.owner, GetOp):
             text = (
@@ -181,8 +207,8 @@ def _away_from_home(op: Operation, pool: str, home: str) -> Iterator[Problem]:
 
 
 def _reads_trained(op: RpegOp) -> bool:
-    """Whether a stage, other than one that samples, reads weights that the step trains."""
-    if not op.PLACED or isinstance(op, GenerateOp):
+    """Whether what works with a model, unless it samples, reads weights that the step trains."""
+    if isinstance(op, GenerateOp) or not (op.PLACED or isinstance(op, ExportOp)):
         return False
     weights = (v for v in op.operands if isinstance(v.type, WeightsType))
     return any(not isinstance(v.owner, GetOp) for v in weights)

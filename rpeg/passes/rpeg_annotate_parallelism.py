@@ -39,8 +39,8 @@ class RpegAnnotateParallelismPass(RpegPass):
     clauses, and the publishing of new weights to engines becomes explicit, as a state of its own.
 
     In a plan of several pools every other operation gets a pool as well: that of what reads its
-    result, and the one that trains for everything that changes, measures or writes. What another
-    pool reads goes there by a transfer.
+    result, and the home, which trains what is sampled from, for everything that measures or writes.
+    What another pool reads goes there by a transfer.
 
     Before:
         rpeg.step i < 300 (%actor : !rpeg.weights<@actor, policy>, ...) {

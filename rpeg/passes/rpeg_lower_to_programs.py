@@ -21,7 +21,7 @@ from rpeg.ir.ops.plan import integers
 from rpeg.ir.ops.regions import CollectOp, EveryOp
 from rpeg.ir.ops.sampling import GenerateOp
 from rpeg.ir.ops.step import StepOp
-from rpeg.ir.pools import home_of
+from rpeg.ir.pools import home_of, trained_on
 from rpeg.ir.rrt import AheadOp, CallOp, LoopOp, ProgramOp
 from rpeg.ir.rsched import SequenceOp, labelled
 from rpeg.ir.rules.ranks import groups_of
@@ -101,12 +101,13 @@ def _programs(pipeline: PipelineOp, source_hash: str, completion: bool) -> list[
         text = "a process group has no rsched.sequence: run rpeg-schedule first"
         raise PassRefused(pipeline, text)
     home = home_of(step(pipeline)) or groups[0].title
+    trained = trained_on(step(pipeline))
     made: list[ProgramOp] = []
     if completion and (refused := list(flights.problems(step(pipeline)))):
         raise PassRefused.of(refused)
     problems: dict[Problem, None] = {}
     for group in groups:
-        place = Place(group.title, home, several=len(groups) > 1, completion=completion)
+        place = Place(group.title, home, trained, several=len(groups) > 1, completion=completion)
         generator = ProgramGen(pipeline, source_hash, place)
         made.append(generator.run(group, sequences[group.title]))
         problems |= dict.fromkeys(generator.problems)

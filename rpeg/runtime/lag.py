@@ -22,15 +22,22 @@ class LagBound:
     """What a window says of the tokens that an update consumes.
 
     Bound `strict`: no token that trains is older than the window. `head`: that held where its
-    sample was admitted; here lag is only told. `old_spans` is what becomes of older tokens: they
-    don't train (mask), nor does their group (drop).
+    sample was admitted; here lag is only told, unless `quiet`: another pool tells it of the same
+    tokens. `old_spans` is what becomes of older tokens: they don't train (mask), nor does their
+    group (drop).
     """
 
     def __init__(
-        self, max_lag: int, bound: Bound = "strict", old_spans: OldSpans | None = None
+        self,
+        max_lag: int,
+        bound: Bound = "strict",
+        old_spans: OldSpans | None = None,
+        *,
+        quiet: bool = False,
     ) -> None:
         self.window = Window(max_lag)
         self.old_spans = old_spans
+        self.quiet = quiet
         self.certificate = Certificate(self.window, bound)
 
     def consumed(self, run: Host, y: Trajectories, step: int) -> Trajectories:
@@ -43,7 +50,7 @@ class LagBound:
         versions, counts = y.versions[y.mask].unique(return_counts=True)
         lags = {step - v: n for v, n in zip(versions.tolist(), counts.tolist(), strict=True)}
         self.certificate.consume(step, lags)
-        if lags:
+        if lags and not self.quiet:
             _report(run, lags, step)
         return y
 

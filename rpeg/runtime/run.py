@@ -65,11 +65,11 @@ def start(
     fit.
 
     With `may_stop` a condition may end it early. Of several `pools`, this is the program of `pool`;
-    `home` has the trained models. Reads RPEG_RUN_DIR (default `runs/<pipeline>`), RPEG_SEED
-    (default 0) and RPEG_ROOT (default: the working folder), against which sources and export
-    targets resolve; RPEG_REPLAY is the folder of a recording to take completions and rewards from
-    (`rpeg.runtime.recordings.replay`); RPEG_VERSIONS says which weights of a window are sampled
-    from (`rpeg.runtime.pools.choices`).
+    `home` trains what is sampled from, and keeps the run's books. Reads RPEG_RUN_DIR (default
+    `runs/<pipeline>`), RPEG_SEED (default 0) and RPEG_ROOT (default: the working folder), against
+    which sources and export targets resolve; RPEG_REPLAY is the folder of a recording to take
+    completions and rewards from (`rpeg.runtime.recordings.replay`); RPEG_VERSIONS says which
+    weights of a window are sampled from (`rpeg.runtime.pools.choices`).
     """
     if "TORCHELASTIC_RUN_ID" in os.environ:
         # A launcher that is killed leaves its processes training; it may be dead by now.
@@ -156,6 +156,7 @@ class Run:
         self._making: int | None = None
         self._has_groups = False
         self._at_work = False
+        self._unsettled = False
         self._state = State()
         self._stop_requested = False
         self._may_stop = may_stop
@@ -303,10 +304,15 @@ class Run:
 
     def _go_on(self, branch: Branch) -> None:
         """Goes where the home pool goes on."""
-        resumed = branch.resume(self._state.parts)
+        resumed = branch.resume(self._state.parts, self._state.models)
         self.step = resumed.step
         for name, state in resumed.parts.items():
             self._state.parts[name].load_state_dict(state)
+        if self.step:
+            folder, models = self.folder.checkpoints, self._state.models
+            notes = checkpoint.restore_models(folder, self.step, models)
+            for note in notes if world.rank() == 0 else ():
+                print(f"note: {note}", flush=True)
 
     def loop(self) -> Iterator[int]:
         """The steps that are left, the first unfinished one first; ends early after `stop`."""
@@ -319,10 +325,12 @@ class Run:
             )
         while not self._over:
             self.clock.begin_step(self.step)
+            self._settle()
             self._at_work = True
             yield self.step
             self._at_work = False
             self._end_step()
+        self._settle()
 
     @property
     def _over(self) -> bool:
@@ -375,7 +383,7 @@ class Run:
     def finish(self) -> None:
         """Marks the run finished and lets go of its folder. Collective."""
         self.oracle.finish()
-        if self._logbook is not None and not self.done:
+        if isinstance(self._desk, Desk) and self._logbook is not None and not self.done:
             self._logbook.close()
             self.record = replace(
                 self.record,
@@ -385,7 +393,8 @@ class Run:
             )
             self.folder.write(self.record)
             if self.oracle.live:
-                print(ending(self.folder, self.record, list(self._state.models)), flush=True)
+                models = [*self._state.models, *self._desk.models]
+                print(ending(self.folder, self.record, models), flush=True)
         stopped = self._stop_requested
         for courier in self._couriers:
             courier.end(abandon=stopped)
@@ -406,11 +415,30 @@ class Run:
         self.step += 1
         if isinstance(self._desk, Branch):
             self._desk.report(mine)
-        elif self._logbook is not None:
+            self._unsettled = bool(self._state.models)
+            return
+        if self._logbook is not None:
             self._write(self._logbook, seconds, [mine, *self._desk.reports()])
-        if self._save_due or (self._over and self.pools.at_home and self.oracle.live):
-            checkpoint.save(self.folder.checkpoints, self.step, self._state, self._keep)
+        if self._save_due or (self._over and self.oracle.live):
+            folder = self.folder.checkpoints
+            checkpoint.save(folder, self.step, self._state, self._keep, self._desk)
             self._save_due = False
+        else:
+            self._desk.go_on()
+
+    def _settle(self) -> None:
+        """With models in another pool than home: waits until home has finished the step before, and
+        writes them if a checkpoint is of that step. Collective.
+        """
+        if not self._unsettled:
+            return
+        assert isinstance(self._desk, Branch), "home settles by itself"
+        with self.clock.stage("settle", idle=True):
+            saves = self._desk.saves()
+        if saves:
+            folder, models = self.folder.checkpoints, self._state.models
+            self._desk.wrote(checkpoint.save_models(folder, self.step, models))
+        self._unsettled = False
 
     def _gathered(self) -> StepReport:
         """What this pool's processes have to say of the step at work. Collective."""
@@ -434,7 +462,7 @@ class Run:
 
     def _write(self, logbook: Logbook, seconds: float, reports: list[StepReport]) -> None:
         """Writes what all pools did in the step that has ended, this pool's report first."""
-        updates = reports[0].updates
+        mine, *away = (report.updates for report in reports)
         values = figures([report.metrics for report in reports])
         if "tokens" in values:
             values["tokens_per_s"] = values["tokens"] / seconds
@@ -443,10 +471,11 @@ class Run:
             for topics in report.notes:
                 logbook.note(topics)
         dropped = [entry for report in reports for entry in report.dropped]
-        self.ledger.write(self.step, self.record.attempt, updates, dropped)
+        self.ledger.write(self.step, self.record.attempt, mine, dropped, away)
         line = {"step": self.step, "seconds": seconds, **values}
         spans = {report.pool: report.spans for report in reports}
         by_process = [track for pool in self.pools.ranges for track in spans[pool]]
+        updates = [share for report in reports for share in report.updates]
         logbook.write(line, self._digests(updates), by_process)
 
     def _digests(self, shares: Sequence[Sequence[Consumed]]) -> dict[str, str]:

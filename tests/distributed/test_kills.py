@@ -20,8 +20,9 @@ from typing import Any
 
 import psutil
 import pytest
+import torch
 
-from rpeg.runtime.state.checkpoint import verified
+from rpeg.runtime.state.checkpoint import load_weights, verified
 from rpeg.runtime.state.ledger import committed, expand
 
 pytestmark = pytest.mark.slow
@@ -83,10 +84,50 @@ pipeline rich {{
 }}
 """
 """What crosses steps besides one model: a critic, a scalar, a place in data that rounds move on."""
+APART_STEPS = 5
+APART = f"""rpeg 0.1
+pipeline apart {{
+  model actor = policy("models/tiny-qwen3-digits", optim=adamw(lr=1e-3), dtype=fp32)
+  model critic = value(actor@0, optim=adamw(lr=1e-3), dtype=fp32)
+  model ref = policy(actor@0, dtype=fp32)
+  data train = prompts("rows.jsonl")
+  verifier shared = outcome("python:rewards:shared")
+
+  step i < {APART_STEPS} {{
+    q = batch(train, size=4)
+    y, lp = generate(actor@i, q, n=2, max_tokens=6, dtype=fp32)
+    r = score(shared, y)
+    v = values(critic@i, y)
+    lp_ref = logprob(ref, y)
+    rt = kl_penalty(r, lp, lp_ref, coef=0.1)
+    adv, ret = gae(rt, v)
+    pg = ppo_clip(y, adv, lp, clip_low=0.2, clip_high=0.2)
+    vl = value_loss(y, ret, v, clip=0.2)
+    critic@i+1 = update(critic@i, vl, agg=token_mean, minibatches=2)
+    actor@i+1 = update(actor@i, pg, agg=token_mean, minibatches=2)
+    every(steps=2) {{
+      checkpoint(keep=3)
+    }}
+  }}
+
+  plan apart on "cpu" {{
+    pool critics = cores(0..0, per_node=1)
+    pool all = cores(0..0, per_node=1)
+    y on all, par(dp=1)
+    r on all
+    lp_ref on critics, par(dp=1)
+    v on critics, par(dp=1)
+    critic on critics, par(dp=1)
+    actor on all, par(dp=1), publish(all, mode=reshard)
+  }}
+}}
+"""
+"""Two pools that train, and one that writes checkpoints of both."""
 REWARDS = """
 def shared(prompt, completion, answer, metadata):
     return len(set(prompt) & set(completion)) + 0.1 * len(completion)
 """
+PROGRAMS = ("program_all.py", "program.py")
 FIGURES = {"loss", "grad_norm", "reward/r", "tokens", "hash/samples", "hash/weights"}
 
 
@@ -95,7 +136,8 @@ class Launch:
 
     def __init__(self, folder: Path, name: str, pipeline: str = "tiny") -> None:
         self.run = folder / "runs" / name
-        options = ["--processes", "2", "--allow-python", "--run-dir", str(self.run)]
+        layout = ["--plan", "apart"] if pipeline == "apart" else ["--processes", "2"]
+        options = [*layout, "--allow-python", "--run-dir", str(self.run)]
         self._started = time.time_ns()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "rpeg.tools.rpeg", "run", f"{pipeline}.rpeg", *options],
@@ -141,7 +183,7 @@ class Launch:
         found = {}
         for process in psutil.Process(self._process.pid).children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):
-                started = any(part.endswith("program_all.py") for part in process.cmdline())
+                started = any(part.endswith(PROGRAMS) for part in process.cmdline())
                 environment = process.environ() if started else {}
                 if "RANK" in environment:
                     found[int(environment["RANK"])] = process
@@ -156,6 +198,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "rewards.py").write_text(REWARDS)
     (folder / "tiny.rpeg").write_text(PIPELINE)
     (folder / "rich.rpeg").write_text(RICH)
+    (folder / "apart.rpeg").write_text(APART)
     return folder
 
 
@@ -191,7 +234,7 @@ def finish(folder: Path, name: str, pipeline: str = "tiny") -> str:
 def history(run: Path) -> list[dict[str, Any]]:
     """The steps that a run logged, without times."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    timed = ("time/", "seconds", "tokens_per_s")
+    timed = ("time/", "seconds", "tokens_per_s", "busy/", "queue/")
     return [{n: v for n, v in line.items() if not n.startswith(timed)} for line in lines]
 
 
@@ -269,4 +312,25 @@ def test_a_critic_a_controller_and_rounds_go_on_too(folder: Path) -> None:
     rounds = [line["collect/r/rounds"] for line in steps]
     assert max(rounds) > 1, "no step took another round: the data never moved on by more than one"
     lines, undisturbed = (committed(run / "ledger.jsonl") for run in (parted, whole))
+    assert [{**line, "attempt": 1} for line in lines] == undisturbed
+
+
+def test_a_critic_in_a_pool_of_its_own_goes_on_too(folder: Path) -> None:
+    """From the checkpoint of both pools, which were at different places of the step."""
+    finish(folder, "together", "apart")
+    assert Launch(folder, "severed", "apart").kill(0, after(3, 0.0))
+    assert "resuming apart after step 2" in finish(folder, "severed", "apart")
+    whole, severed = (folder / "runs" / name for name in ("together", "severed"))
+    steps = history(whole)
+    assert history(severed) == steps
+    assert [line["step"] for line in steps] == list(range(1, APART_STEPS + 1))
+    assert len({line["critic/loss"] for line in steps}) == APART_STEPS
+    names = ["step-000002", "step-000004", "step-000005"]
+    for name in names:
+        ours, theirs = (run / "checkpoints" / name for run in (severed, whole))
+        assert verified(ours) == []
+        for model in ("actor", "critic"):
+            pairs = zip(load_weights(ours, model), load_weights(theirs, model), strict=True)
+            assert all(a == b and torch.equal(x, y) for (a, x), (b, y) in pairs), (name, model)
+    lines, undisturbed = (committed(run / "ledger.jsonl") for run in (severed, whole))
     assert [{**line, "attempt": 1} for line in lines] == undisturbed

@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from rpeg.runtime.state.checkpoint import load_weights, verified
+from rpeg.runtime.state.ledger import committed, expand
 from rpeg.tools.rpeg import main
 
 ROOT = Path(__file__).parents[2]
@@ -83,7 +86,35 @@ for old, new in {
 }.items():
     assert old in PPO
     PPO = PPO.replace(old, new)
-PPO = PPO[: PPO.index("  plan three")] + "}\n"
+APART = """  plan apart on "cpu" {
+    pool rollout = cores(0..0, per_node=1)
+    pool trainer = cores(0..0, per_node=1)
+    pool critics = cores(0..0, per_node=1)
+    y on rollout, par(dp=1)
+    r on rollout
+    lp_ref on critics, par(dp=1)
+    prox on trainer, par(dp=1)
+    v on critics, par(dp=1)
+    critic on critics, par(dp=1)
+    actor on trainer, par(dp=1), publish(rollout, mode=reshard), publish(trainer, mode=reshard)
+    acc on trainer, par(dp=1)
+  }
+
+  plan beside on "cpu" {
+    pool all = cores(0..0, per_node=1)
+    pool critics = cores(0..0, per_node=1)
+    y on all, par(dp=1)
+    r on all
+    lp_ref on all, par(dp=1)
+    prox on all, par(dp=1)
+    v on critics, par(dp=1)
+    critic on critics, par(dp=1)
+    actor on all, par(dp=1), publish(all, mode=reshard)
+    acc on all, par(dp=1)
+  }
+}
+"""
+PPO = PPO[: PPO.index("  plan three")] + APART
 TEXTS = {"grpo": PIPELINE, "ppo": PPO}
 SAME = ("hash/samples", "hash/weights", "loss", "grad_norm", "reward/r", "lag/max")
 OF_CRITIC = ("critic/loss", "critic/grad_norm")
@@ -128,18 +159,47 @@ def held(line: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("text", "staleness"), [("grpo", 0), ("grpo", 2), ("ppo", 0)])
-def test_two_pools_train_what_one_does(folder: Path, text: str, staleness: int) -> None:
+@pytest.mark.parametrize(
+    ("text", "staleness", "plan"),
+    [
+        ("grpo", 0, "two"),
+        ("grpo", 2, "two"),
+        ("ppo", 0, "two"),
+        ("ppo", 0, "beside"),
+        ("ppo", 2, "apart"),
+    ],
+)
+def test_pools_train_what_one_does(folder: Path, text: str, staleness: int, plan: str) -> None:
     """Bit by bit: the same samples of the same weights, whoever made them when. Without staleness,
-    one pool runs step after step, and two through channels, registers and the admission of batches.
+    one pool runs step after step, and others through channels, registers and the admission of
+    batches.
     """
     one = trained(folder, text, staleness, "--processes", "1")
-    two = trained(folder, text, staleness, "--plan", "two")
+    several = trained(folder, text, staleness, "--plan", plan)
     same = (*SAME, *(OF_CRITIC if text == "ppo" else ()))
-    assert [line["step"] for line in two] == list(range(1, STEPS + 1))
-    assert [held(line, same) for line in two] == [held(line, same) for line in one]
-    assert [line["lag/max"] for line in two] == [min(i, staleness) for i in range(STEPS)]
-    assert two[-1]["eval/acc"] == one[-1]["eval/acc"]
+    assert [line["step"] for line in several] == list(range(1, STEPS + 1))
+    assert [held(line, same) for line in several] == [held(line, same) for line in one]
+    assert [line["lag/max"] for line in several] == [min(i, staleness) for i in range(STEPS)]
+    assert several[-1]["eval/acc"] == one[-1]["eval/acc"]
+    runs = [folder / f"run_{text}_{layout}_{staleness}" for layout in ("1", plan)]
+    for model in ("actor", "critic") if text == "ppo" else ("actor",):
+        ours, theirs = (weights(run, model) for run in runs)
+        assert ours.keys() == theirs.keys()
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours), model
+    assert trained_on(runs[0]) == trained_on(runs[1])
+
+
+def weights(run: Path, model: str) -> dict[str, torch.Tensor]:
+    """What the last checkpoint of a run has of a model, which is sound."""
+    checkpoint = run / "checkpoints" / f"step-{STEPS:06d}"
+    assert verified(checkpoint) == []
+    return dict(load_weights(checkpoint, model))
+
+
+def trained_on(run: Path) -> list[tuple[Any, ...]]:
+    """Every update of a run: its step, model and samples."""
+    lines = committed(run / "ledger.jsonl")
+    return sorted((line["step"], line["model"], tuple(expand(line["ids"]))) for line in lines)
 
 
 @pytest.mark.slow

@@ -78,7 +78,7 @@ def _name(maker: Operation) -> str:
 
 
 def declare(program: Program, crossing: Crossing) -> None:
-    """The channel of a crossing that this program takes part in. What the pool that trains takes is
+    """The channel of a crossing that this program takes part in. What a pool that trains takes is
     held to the bound of its window there.
     """
     settings: dict[str, Attribute] = {
@@ -87,7 +87,7 @@ def declare(program: Program, crossing: Crossing) -> None:
         "target": StringAttr(crossing.target),
         "capacity": plain(max(1, crossing.window)),
     }
-    if crossing.bound is not None and crossing.target == program.place.home:
+    if crossing.bound is not None and crossing.target in program.place.trained.values():
         settings |= {"max_lag": plain(crossing.window), "bound": plain(crossing.bound)}
         if program.place.completion and crossing.old_spans is not None:
             settings["old_spans"] = crossing.old_spans

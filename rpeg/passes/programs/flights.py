@@ -4,7 +4,7 @@ Of each generate: where its samples are in flight, what fills that, and why it c
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from xdsl.builder import Builder
 from xdsl.dialects.builtin import StringAttr
@@ -14,7 +14,7 @@ from xdsl.rewriter import InsertPoint
 from rpeg.ir.ops.movement import pool_of
 from rpeg.ir.ops.sampling import BatchOp, GenerateOp
 from rpeg.ir.ops.step import StepOp
-from rpeg.ir.pools import home_of
+from rpeg.ir.pools import trained_on
 from rpeg.ir.rrt import AheadOp
 from rpeg.ir.text.naming import name_of
 from rpeg.ir.types.attributes import plain
@@ -31,16 +31,19 @@ def problems(step: StepOp) -> Iterator[Problem]:
         yield Problem(step, "order=completion is for what a generate samples, and this has none")
     counts = Counter(map(model_name, generates))
     for op in generates:
-        why = _why_not(op, home_of(step))
+        why = _why_not(op, trained_on(step))
         if why is None and counts[model_name(op)] > 1:
             why = f"`{model_name(op)}` samples twice a step: its engine keeps one batch in flight"
         if why is not None:
             yield Problem(op, f"order=completion: {why}; or choose order=index")
 
 
-def _why_not(op: GenerateOp, home: str | None) -> str | None:
-    if home is None or pool_of(op) in (None, home):
-        return "samples where its model trains: give the engine a pool of its own in a plan"
+def _why_not(op: GenerateOp, trained: Mapping[str, str]) -> str | None:
+    pool = pool_of(op)
+    here = [model for model, other in trained.items() if pool in (None, other)]
+    if here or not trained:
+        what = "its model" if not here or model_name(op) in here else f"`{here[0]}`"
+        return f"samples where {what} trains: give the engine a pool of its own in a plan"
     if not isinstance(op.parent_op(), StepOp):
         return "the rounds of a collect, and what is inside of every, end in order"
     if not isinstance(op.prompts.owner, BatchOp):

@@ -31,7 +31,9 @@ class Place:
 
     pool: str
     home: str
-    """The pool that trains."""
+    """The pool that keeps the run's books: it trains what is sampled from."""
+    trained: Mapping[str, str]
+    """The pool of each model that the step trains."""
     several: bool = False
     """Whether there are others."""
     completion: bool = False
@@ -39,8 +41,12 @@ class Place:
 
     @property
     def at_home(self) -> bool:
-        """Whether this pool trains."""
+        """Whether this pool keeps the run's books."""
         return self.pool == self.home
+
+    def trains(self, model: str) -> bool:
+        """Whether this pool has the weights of a model with an optimizer."""
+        return not self.several or self.trained.get(model, self.home) == self.pool
 
     def runs(self, task: Operation) -> bool:
         """Whether the pool is one of those that a task keeps busy."""

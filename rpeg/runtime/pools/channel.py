@@ -42,7 +42,8 @@ class Channel:
         self.run = run
         self.name = name
         self._source, self._target = run.pools.ranks(source), run.pools.ranks(target)
-        self._bound = None if max_lag is None else LagBound(max_lag, bound, old_spans)
+        quiet = not run.pools.at_home
+        self._bound = None if max_lag is None else LagBound(max_lag, bound, old_spans, quiet=quiet)
         self._routes: list[Transfer] = []
         self._units = 1
         self._sender: Sender | None = None

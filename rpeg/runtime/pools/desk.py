@@ -1,5 +1,7 @@
 """The home pool keeps the run's books: the others send it reports, and take their state from it.
 
+A pool that trains models as well waits for it at the end of each step: a checkpoint is of one step.
+
 Between the first process of the home pool and each other pool there are two wires: reports go up,
 from the pool's first process; what home says goes down, to all of its processes.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,6 +21,7 @@ from rpeg.runtime.pools.couriers import Receiver, Sender
 from rpeg.runtime.pools.report import StepReport
 from rpeg.runtime.pools.table import Pools
 from rpeg.runtime.pools.wire import Wire
+from rpeg.runtime.state.manifest import Written
 
 Parts = Mapping[str, dict[str, Any]]
 """Name -> the state of a part of a run."""
@@ -30,6 +33,21 @@ class Resumed:
 
     step: int
     parts: Parts
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a pool goes on with: names of its parts, and of the models that it trains."""
+
+    parts: Sequence[str]
+    models: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The home pool has finished a step, too; `save`: a checkpoint has begun."""
+
+    save: bool
 
 
 @dataclass(frozen=True)
@@ -48,6 +66,12 @@ class Desk:
         away = pools.away if first else []
         self._heard = {p: Receiver(f"reports of pool `{p}`", partial(_up, pools, p)) for p in away}
         self._told = {p: Sender(f"pool `{p}`", partial(_down, pools, p)) for p in away}
+        self._trained: dict[str, Sequence[str]] = {}
+
+    @property
+    def models(self) -> list[str]:
+        """The models that other pools train; known once they have been told where to go on."""
+        return [model for models in self._trained.values() for model in models]
 
     def open(self, take: Callable[[], RunRecord]) -> RunRecord:
         """Takes the run's folder, and tells every pool which run this is."""
@@ -59,11 +83,29 @@ class Desk:
         """Tells every pool where it goes on; `read` finds parts of a checkpoint by their names."""
         for pool, sender in self._told.items():
             (wanted,) = self._heard[pool].take()
-            sender.put(Resumed(step, read(wanted) if step else {}))
+            sender.put(Resumed(step, read(wanted.parts) if step else {}))
+            if wanted.models:
+                self._trained[pool] = wanted.models
 
     def reports(self) -> list[StepReport]:
         """The next step's, of every other pool; waits until they have finished it."""
         return [report for heard in self._heard.values() for report in heard.take()]
+
+    def go_on(self) -> None:
+        """Lets the pools that train models begin the next step."""
+        self._settle(Settled(save=False))
+
+    def begin(self) -> None:
+        """Has the pools that train models write them before they go on: a checkpoint has begun."""
+        self._settle(Settled(save=True))
+
+    def written(self) -> list[Written]:
+        """What those pools wrote; waits until they have."""
+        return [written for pool in self._trained for written in self._heard[pool].take()]
+
+    def _settle(self, message: Settled) -> None:
+        for pool in self._trained:
+            self._told[pool].put(message)
 
     def close(self, *, stopped: bool) -> None:
         """Tells every pool that the run is over, and waits until they have said all."""
@@ -96,9 +138,9 @@ class Branch:
         assert isinstance(record, RunRecord), "home admits first"
         return record
 
-    def resume(self, parts: Iterable[str]) -> Resumed:
-        """Where to go on, with the state of these parts."""
-        self._send(list(parts))
+    def resume(self, parts: Iterable[str], models: Iterable[str]) -> Resumed:
+        """Where to go on, with the state of these parts; of models, which are here, the names."""
+        self._send(Wanted(list(parts), list(models)))
         (resumed,) = self._told.take()
         assert isinstance(resumed, Resumed), "home resumes second"
         return resumed
@@ -106,6 +148,18 @@ class Branch:
     def report(self, report: StepReport) -> None:
         """Sends a finished step home, from the pool's first process."""
         self._send(report)
+
+    def saves(self) -> bool:
+        """Waits until the home pool has finished the step as well: whether its models belong to a
+        checkpoint now. For pools that train models, once a step.
+        """
+        (settled,) = self._told.take()
+        assert isinstance(settled, Settled), "home settles every step"
+        return settled.save
+
+    def wrote(self, written: Written) -> None:
+        """Sends home what this pool wrote of the checkpoint, from its first process."""
+        self._send(written)
 
     def close(self, *, stopped: bool) -> None:
         """Waits until the home pool has ended the run; if it ends early, so does this process."""

@@ -19,7 +19,7 @@ class Pools:
     mine: str
     """The pool of this process."""
     home: str
-    """The pool with the trained models: it keeps the run's books and writes its checkpoints."""
+    """The pool that trains what is sampled from: it keeps the run's books, its checkpoints too."""
 
     @staticmethod
     def of(bounds: Bounds, *, mine: str, home: str, processes: int) -> Pools:

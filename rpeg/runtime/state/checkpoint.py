@@ -7,6 +7,9 @@ checkpoints/step-000020/
   MODEL/           weights and optimizer of a trained model, by Megatron-Core's dist_checkpointing
   models/MODEL/    its configuration and tokenizer
 
+Each pool writes its own models. The home pool begins a checkpoint and commits it, once every other
+one has said what it wrote.
+
 No random state is kept: every draw is a function of its coordinates. Models are stored whole, under
 Hugging Face names, so another layout can go on from them.
 """
@@ -15,7 +18,8 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,7 +33,7 @@ from rpeg.runtime.interfaces import NamedTensors
 from rpeg.runtime.layout import Layout
 from rpeg.runtime.models.export import copy_configuration
 from rpeg.runtime.models.shape import ModelShape
-from rpeg.runtime.state.manifest import Manifest, damages, files_in, record_files
+from rpeg.runtime.state.manifest import Manifest, Written, damages, record_files
 
 WEIGHTS = "weights."
 """How the keys of a stored model's weights begin; its optimizer's begin otherwise."""
@@ -101,6 +105,20 @@ class Shared(Protocol):
         ...
 
 
+class Others(Protocol):
+    """Other pools that train models, which the first process of the home pool speaks with; in the
+    other processes nothing happens.
+    """
+
+    def begin(self) -> None:
+        """Has them write their models, now that the checkpoint's folder is there."""
+        ...
+
+    def written(self) -> list[Written]:
+        """What each of them wrote; waits until they have."""
+        ...
+
+
 @dataclass(frozen=True)
 class State:
     """Everything that a checkpoint holds, by name."""
@@ -123,41 +141,77 @@ class Restored:
     """What the user should know: refused checkpoints, a change of layout."""
 
 
-def save(folder: Path, step: int, state: State, keep: int) -> None:
-    """Writes the checkpoint after `step` steps and keeps the newest `keep`. Collective.
+def save(folder: Path, step: int, state: State, keep: int, others: Others | None = None) -> None:
+    """Writes the checkpoint after `step` steps, with what other pools write of it, and keeps the
+    newest `keep`. Collective.
 
     Raises CheckpointFailure if the disk refuses it; the older checkpoints are still there then.
     """
-    temporary = folder / f".{step_name(step)}.tmp"
-    try:
+    temporary = _temporary(folder, step)
+    with _on_disk(temporary):
         world.on_first(lambda: _write_plain(empty_folder(temporary), state))
+        if others is not None:
+            others.begin()
         _write_shares(temporary, state)
-        for name, model in state.models.items():
-            model.save_shards(temporary / name)
-        world.barrier()
-        records = world.gather(record_files(temporary, files_in(temporary)[_mine()]))
-        files = {name: record for share in records for name, record in share.items()}
-        layouts = {name: asdict(model.layout) for name, model in state.models.items()}
-        manifest = Manifest(step, world.size(), layouts, dict(sorted(files.items())))
-        world.on_first(lambda: _commit(temporary, manifest, keep))
+        mine = _write_models(temporary, state.models, plain=True)
+        theirs = others.written() if others is not None else []
+        world.on_first(lambda: _commit(temporary, step, [mine, *theirs], keep))
+
+
+def save_models(folder: Path, step: int, models: Mapping[str, Sharded]) -> Written:
+    """Writes models of another pool than the home pool, which has begun the checkpoint after `step`
+    steps. Collective over this pool. Raises CheckpointFailure if the disk refuses it.
+    """
+    temporary = _temporary(folder, step)
+    with _on_disk(temporary):
+        return _write_models(temporary, models, plain=False)
+
+
+def _temporary(folder: Path, step: int) -> Path:
+    """Where a checkpoint is until it is whole."""
+    return folder / f".{step_name(step)}.tmp"
+
+
+@contextmanager
+def _on_disk(temporary: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise CheckpointFailure(f"the checkpoint {temporary} can't be written: {error}") from error
-
-
-def _mine() -> slice:
-    """Which files this process reads, so that each is read by one."""
-    return slice(world.rank(), None, world.size())
 
 
 def _write_plain(temporary: Path, state: State) -> None:
     plain = {name: part.state_dict() for name, part in state.parts.items()}
     for name, content in (plain | state.away).items():
         torch.save(content, temporary / f"{name}.pt")
-    for name, model in state.models.items():
+
+
+def _write_models(temporary: Path, models: Mapping[str, Sharded], *, plain: bool) -> Written:
+    """Writes models; what this pool wrote then, with the `plain` parts or without."""
+    world.on_first(lambda: _write_configurations(temporary, models))
+    for name, model in models.items():
+        model.save_shards(temporary / name)
+    world.barrier()
+    mine = slice(world.rank(), None, world.size())  # each file is read by one process
+    shares = world.gather(record_files(temporary, _files(temporary, models, plain=plain)[mine]))
+    files = {name: record for share in shares for name, record in share.items()}
+    return Written({name: asdict(model.layout) for name, model in models.items()}, files)
+
+
+def _write_configurations(temporary: Path, models: Mapping[str, Sharded]) -> None:
+    for name, model in models.items():
         (temporary / name).mkdir()
-        (temporary / "models" / name).mkdir(parents=True)
         folder, scores = temporary / "models" / name, model.shape.critic
+        folder.mkdir(parents=True)
         copy_configuration(model.hf_folder, folder, model.dtype, scores=scores)
+
+
+def _files(temporary: Path, models: Iterable[str], *, plain: bool) -> list[str]:
+    """Paths within the folder of what this pool wrote; others may be writing theirs."""
+    folders = [temporary / part for name in models for part in (name, f"models/{name}")]
+    found = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    found += temporary.glob("*.pt") if plain else ()
+    return sorted(str(path.relative_to(temporary)) for path in found)
 
 
 def _write_shares(temporary: Path, state: State) -> None:
@@ -167,13 +221,15 @@ def _write_shares(temporary: Path, state: State) -> None:
             torch.save(part.state_dict(), temporary / f"{name}.{index}-of-{width}.pt")
 
 
-def _commit(temporary: Path, manifest: Manifest, keep: int) -> None:
+def _commit(temporary: Path, last: int, parts: Sequence[Written], keep: int) -> None:
     folder = temporary.parent
-    manifest.write(temporary)
-    commit_folder(temporary, folder / step_name(manifest.step))
+    layouts = {name: layout for part in parts for name, layout in part.layouts.items()}
+    files = {name: record for part in parts for name, record in part.files.items()}
+    Manifest(last, world.size(), layouts, dict(sorted(files.items()))).write(temporary)
+    commit_folder(temporary, folder / step_name(last))
     # A later step belongs to a history that was refused when this launch started.
     steps = saved_steps(folder)
-    kept = [step for step in steps if step <= manifest.step][-keep:]
+    kept = [step for step in steps if step <= last][-keep:]
     for step in set(steps).difference(kept):
         remove_folder(folder / step_name(step))
 
@@ -188,15 +244,22 @@ def restore(folder: Path, state: State) -> Restored:
     if not step:
         return Restored()
     checkpoint = folder / step_name(step)
-    manifest = Manifest.read(checkpoint)
     for name, part in state.parts.items():
         part.load_state_dict(_read_plain(checkpoint, f"{name}.pt"))
     _refuse_foreign_shares(checkpoint, state)
     for name, share in state.shares.items():
         share.load_shares(_read_shares(checkpoint, name))
-    for name, model in state.models.items():
+    return Restored(step, (*notes, *restore_models(folder, step, state.models)))
+
+
+def restore_models(folder: Path, step: int, models: Mapping[str, Sharded]) -> list[str]:
+    """Loads a pool's models of a sound checkpoint; a line for each that another layout wrote.
+    Collective over the pool. Raises CheckpointFailure if one isn't there.
+    """
+    checkpoint = folder / step_name(step)
+    for name, model in models.items():
         model.load_shards(_model_shards(checkpoint, name))
-    return Restored(step, (*notes, *_moved(manifest, state)))
+    return _moved(Manifest.read(checkpoint), models)
 
 
 def read_parts(folder: Path, step: int, names: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -218,10 +281,10 @@ def _verified_together(checkpoint: Path) -> list[str]:
     return list(dict.fromkeys(damage for share in shares for damage in share))
 
 
-def _moved(manifest: Manifest, state: State) -> list[str]:
+def _moved(manifest: Manifest, models: Mapping[str, Sharded]) -> list[str]:
     """A line for each model that another layout wrote."""
     lines = []
-    for name, model in state.models.items():
+    for name, model in models.items():
         then, now = manifest.layouts[name], asdict(model.layout)
         if then != now:
             settings = (

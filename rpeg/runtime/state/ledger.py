@@ -131,11 +131,12 @@ class Ledger:
         attempt: int,
         shares: Sequence[Sequence[Consumed]],
         dropped: Sequence[Dropped] = (),
+        away: Sequence[Sequence[Sequence[Consumed]]] = (),
     ) -> None:
         """Adds the lines of a step: what its collects dropped, and of each data-parallel share its
-        updates in order.
+        updates in order; `away`: the same of other pools.
         """
-        updates = [_line(parts) for parts in zip(*shares, strict=True)]
+        updates = [_line(parts) for pool in (shares, *away) for parts in zip(*pool, strict=True)]
         lines = [*_dropped_lines(dropped), *updates]
         if lines:
             jsonl.append(self.path, ({"step": step, "attempt": attempt, **u} for u in lines))

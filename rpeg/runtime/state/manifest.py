@@ -31,6 +31,16 @@ class FileRecord:
 
 
 @dataclass(frozen=True)
+class Written:
+    """What one pool wrote of a checkpoint."""
+
+    layouts: Mapping[str, Mapping[str, Any]]
+    """Model -> settings of its layout."""
+    files: Mapping[str, FileRecord]
+    """Path within the checkpoint -> what it holds."""
+
+
+@dataclass(frozen=True)
 class Manifest:
     """The content of `manifest.json`."""
 
@@ -88,12 +98,6 @@ def _record(path: Path) -> FileRecord:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return FileRecord(file.tell(), digest)
-
-
-def files_in(checkpoint: Path) -> list[str]:
-    """Paths of a checkpoint's files within it, the manifest left out, in order."""
-    files = (path for path in checkpoint.rglob("*") if path.is_file())
-    return sorted(str(path.relative_to(checkpoint)) for path in files if path.name != NAME)
 
 
 def damages(checkpoint: Path, share: tuple[int, int] = (0, 1)) -> list[str]:

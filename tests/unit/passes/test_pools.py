@@ -15,6 +15,7 @@ from rpeg.ir.rules.verify import diagnose
 from rpeg.ir.text.parse import parse_module
 from rpeg.ir.types.values import symbol_text
 from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass as Annotate
+from rpeg.passes.rpeg_lower_to_programs import RpegLowerToProgramsPass
 from tests.unit.passes.pipelines import grpo, one, parse, place, refusals, run
 
 PLAN = """  plan two on "cpu" {
@@ -173,8 +174,8 @@ REFUSED = {
     "eval away from home": (
         ("heldout_acc on trainer", "heldout_acc on rollout"),
         "heldout_acc on",
-        "`heldout_acc` is on `rollout`: what runs every so many steps belongs to the pool that "
-        "trains: write trainer",
+        "`heldout_acc` is on `rollout`: what runs every so many steps belongs to the run's home: "
+        "write trainer",
     ),
 }
 
@@ -227,27 +228,212 @@ def test_data_of_two_pools() -> None:
     ]
 
 
-def test_two_pools_that_train() -> None:
-    text = planned(
+CRITIC = planned(
+    (
+        "  model ref",
+        "  model critic = value(actor@0, optim=adamw(lr=1e-3), dtype=fp32)\n  model ref",
+    ),
+    ("    lp_ref = logprob", "    v = values(critic@i, y)\n    lp_ref = logprob"),
+    ("    adv = group_advantage(r, baseline=mean, scale=std)\n", ""),
+    (
+        "    pg = ",
+        "    rt = kl_penalty(r, lp_old, lp_ref, coef=0.1)\n"
+        "    adv, ret = gae(rt, v)\n    vl = value_loss(y, ret, v, clip=0.2)\n"
+        "    critic@i+1 = update(critic@i, vl, agg=token_mean)\n    pg = ",
+    ),
+    (
+        "  pool trainer",
+        "  pool critics = cores(0..0, per_node=1)\n    pool trainer",
+    ),
+    (
+        "    lp_ref on",
+        "    v on critics, par(dp=1)\n    critic on critics, par(dp=1)\n    lp_ref on",
+    ),
+)
+
+
+def test_a_critic_in_a_pool_of_its_own() -> None:
+    """It is asked and trained there; the pool whose model is sampled from is home, though its
+    update comes last.
+    """
+    module = run(parse(CRITIC), TWO)
+    assert pools(module) == {
+        **dict.fromkeys(["q", "y", "r"], "rollout"),
+        **dict.fromkeys(["v", "vl", "critic"], "critics"),
+        **dict.fromkeys(["lp_old", "lp_ref", "rt", "adv", "pg", "kl", "actor"], "trainer"),
+    }
+    assert crossings(module) == [
+        ("y", "rollout", "trainer"),
+        ("y", "rollout", "critics"),
+        ("r", "rollout", "trainer"),
+        ("v", "critics", "trainer"),
+        ("ret", "trainer", "critics"),
+    ]
+    run(module, "rpeg-schedule")
+    assert sequences(module)["critics"] == [
+        *("y_to_critics", "v", "v_to_trainer", "ret_to_critics", "vl", "critic")
+    ]
+
+
+def test_programs_of_a_critic_in_a_pool_of_its_own() -> None:
+    module = run(parse(CRITIC), TWO, "rpeg-schedule", "rpeg-lower-to-programs")
+    made = {op.pool.data: op for op in module.walk() if isinstance(op, ProgramOp)}
+    calls = {
+        pool: [op.callee.data for op in program.walk() if isinstance(op, CallOp)]
+        for pool, program in made.items()
+    }
+    assert [calls[pool].count("Trainer") for pool in ("rollout", "critics", "trainer")] == [0, 1, 1]
+    assert calls["critics"].count("update") == 1
+    assert calls["trainer"].count("checkpoint") == 1
+    bounds = {
+        pool: [
+            (op.settings["name"].data, op.settings["target"].data)
+            for op in program.walk()
+            if isinstance(op, CallOp) and "max_lag" in op.settings
+        ]
+        for pool, program in made.items()
+    }
+    to_critics, to_trainer = ("y_to_critics", "critics"), ("y_to_trainer", "trainer")
+    assert bounds == {
+        "rollout": [to_trainer, to_critics],
+        "critics": [to_critics],
+        "trainer": [to_trainer],
+    }
+
+
+def test_a_critic_where_samples_are_made() -> None:
+    text = CRITIC.replace(" on critics", " on rollout")
+    text = text.replace("    pool critics = cores(0..0, per_node=1)\n", "")
+    module = run(parse(text), TWO)
+    assert crossings(module) == [
+        ("y", "rollout", "trainer"),
+        ("r", "rollout", "trainer"),
+        ("v", "rollout", "trainer"),
+        ("ret", "trainer", "rollout"),
+    ]
+    run(module, "rpeg-schedule", "rpeg-lower-to-programs")
+    found = refusals(parse(text), TWO, "rpeg-schedule", RpegLowerToProgramsPass(order="completion"))
+    assert found == [
+        f"{place(text, 'generate(')}: order=completion: samples where `critic` trains: give the "
+        "engine a pool of its own in a plan; or choose order=index"
+    ]
+
+
+def test_critic_that_waits_for_what_it_has_to_send() -> None:
+    """The returns need its values: it sends those before it waits for them."""
+    text = str(run(parse(CRITIC), TWO, "rpeg-schedule"))
+    first, second = text.split("rsched.sequence @critics")
+    critics, rest = second.split("}", 1)
+    late = critics.replace(TASK("v_to_trainer"), "")
+    late = late.replace(TASK("ret_to_critics"), TASK("ret_to_critics") + TASK("v_to_trainer"))
+    assert late != critics
+    text = f"{first}rsched.sequence @critics{late}}}{rest}"
+    module, sources, problems = parse_module(text, "p.mlir")
+    assert module is not None, problems
+    (found,) = diagnose(module, sources)
+    assert found.rule == "zero-distance-cycle"
+    assert "ret_to_critics on critics -> v_to_trainer on critics" in found.message, found.message
+
+
+def changed(*changes: tuple[str, str]) -> str:
+    """The step with its critic, and each (old, new) replaced."""
+    text = CRITIC
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+AWAY = {
+    "values away from the critic": (
         (
-            "  model ref",
-            "  model critic = value(actor@0, optim=adamw(lr=1e-3), dtype=fp32)\n  model ref",
+            ("v on critics", "v on trainer"),
+            ("critic on critics, ", "critic on critics, publish(trainer, mode=reshard), "),
         ),
-        ("    lp_ref = logprob", "    v = values(critic@i, y)\n    lp_ref = logprob"),
+        "v on trainer",
+        "`v` is on `trainer`, and `critic` trains on `critics`: a second copy of its weights does "
+        "not compile yet: write critics",
+    ),
+    "a critic that is exported": (
+        (("      checkpoint()", '      checkpoint()\n      export(critic@i+1, to="out")'),),
+        "export(critic",
+        "`export` is on `trainer`, and `critic` trains on `critics`: a second copy of its weights "
+        "does not compile yet: train it on trainer",
+    ),
+    "an update every so many steps": (
         (
-            "    kl = kl_loss",
-            "    rt = kl_penalty(r, lp_old, lp_ref, coef=0.1)\n"
-            "    raw, ret = gae(rt, v)\n    vl = value_loss(y, ret, v, clip=0.2)\n"
-            "    critic@i+1 = update(critic@i, vl, agg=token_mean)\n    kl = kl_loss",
+            ("    critic@i+1 = update(critic@i, vl, agg=token_mean)\n", ""),
+            (
+                "    every(steps=5) {",
+                "    every(steps=2) {\n"
+                "      critic@i+1 = update(critic@i, vl, agg=token_mean)\n    }\n"
+                "    every(steps=5) {",
+            ),
+        ),
+        "critic on critics",
+        "`critic` is on `critics`: what runs every so many steps belongs to the run's home: write "
+        "trainer",
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "at", "message"), AWAY.values(), ids=AWAY)
+def test_refused_with_a_critic_of_its_own(
+    changes: tuple[tuple[str, str], ...], at: str, message: str
+) -> None:
+    text = changed(*changes)
+    assert refusals(parse(text), TWO) == [f"{place(text, at)}: {message}"]
+
+
+def test_a_loss_of_two_pools() -> None:
+    text = """rpeg 0.1
+pipeline p {
+  model a = policy("tiny", optim=adamw(lr=1e-3), dtype=fp32)
+  model b = policy("tiny", optim=adamw(lr=1e-3), dtype=fp32)
+  data train = demos("rows.jsonl")
+  step i < 10 {
+    d = batch(train, size=4)
+    ce = cross_entropy(d)
+    a@i+1 = update(a@i, ce, agg=token_mean)
+    b@i+1 = update(b@i, ce, agg=token_mean)
+  }
+
+  plan two on "cpu" {
+    pool one = cores(0..0, per_node=1)
+    pool other = cores(0..0, per_node=1)
+    a on one, par(dp=1)
+    b on other, par(dp=1)
+  }
+}
+"""
+    assert refusals(parse(text), TWO) == [
+        f"{place(text, 'b on')}: `ce` is read on the pools `one` and `other`: a loss does not "
+        "cross pools: write one for each"
+    ]
+
+
+def test_engines_get_their_weights_from_one_pool() -> None:
+    other = 'policy("tiny", optim=adamw(lr=1e-3), dtype=fp32)'
+    text = BOTH_WAYS.replace("n=1, max_tokens=8, temperature=0.0", "n=2, max_tokens=8")
+    for old, new in (
+        ("  model ref", f"  model other = {other}\n  model ref"),
+        ("generate(actor@i, q0", "generate(other@i, q0"),
+        (
+            "    lp_ref = logprob",
+            "    adv0 = group_advantage(r0, baseline=mean, scale=std)\n"
+            "    pg0 = ppo_clip(y0, adv0, lp0, clip_low=0.2, clip_high=0.2)\n"
+            "    other@i+1 = update(other@i, pg0, agg=token_mean)\n    lp_ref = logprob",
         ),
         (
             "    lp_ref on",
-            "    v on rollout, par(dp=1)\n    critic on rollout, par(dp=1)\n    lp_ref on",
+            "    other on rollout, par(dp=1), publish(trainer, mode=reshard)\n    lp_ref on",
         ),
-    )
+    ):
+        assert old in text, old
+        text = text.replace(old, new)
     assert refusals(parse(text), TWO) == [
-        f"{place(text, 'actor on')}: `actor` trains on `trainer`, another model on `rollout`: "
-        "models that train in several pools do not compile yet: write one pool for both"
+        f"{place(text, 'actor on')}: `actor` trains on `trainer`, another model that is sampled "
+        "from on `rollout`: engines get their weights from one pool: write rollout"
     ]
 
 

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from rpeg.resources import resource
 from rpeg.runtime.errors import CheckpointFailure
+from rpeg.runtime.layout import Layout
 from rpeg.runtime.state.checkpoint import (
     Restored,
     State,
     newest_sound,
     restore,
+    restore_models,
     save,
+    save_models,
     saved_steps,
     verified,
 )
-from rpeg.runtime.state.manifest import Manifest
+from rpeg.runtime.state.manifest import Manifest, Written
 
 
 class Number:
@@ -176,3 +182,67 @@ def test_batches_ahead_are_never_left_behind(tmp_path: Path) -> None:
     save(tmp_path, 20, State(), keep=2)
     assert restore(tmp_path, State(shares={"y.buffer": part})).step == 20
     assert part.loaded == []
+
+
+class Model:
+    """A trained model whose weights are one number."""
+
+    layout, dtype = Layout(), torch.float32
+    shape: Any = SimpleNamespace(critic=False)
+    hf_folder = resource("models") / "tiny-qwen3-digits"
+
+    def __init__(self, value: float = 0.0) -> None:
+        self.value = value
+
+    def save_shards(self, folder: Path) -> None:
+        (folder / ".metadata").touch()
+        (folder / "shard").write_text(str(self.value))
+
+    def load_shards(self, folder: Path) -> None:
+        self.value = float((folder / "shard").read_text())
+
+
+@dataclass
+class Critics:
+    """Another pool, as home speaks with it."""
+
+    folder: Path
+    step: int
+    dies: bool = False
+
+    def begin(self) -> None:
+        """It writes at once."""
+        self._said = save_models(self.folder, self.step, {"critic": Model(self.step)})
+
+    def written(self) -> list[Written]:
+        """Nothing is committed before it has said what."""
+        assert self.step not in saved_steps(self.folder)
+        if self.dies:
+            raise RuntimeError("a process is gone")
+        return [self._said]
+
+
+def test_models_of_two_pools_are_committed_together(folder: Path) -> None:
+    state = State({"number": Number(40)}, {"actor": Model(40)})
+    save(folder, 40, state, 3, Critics(folder, 40))
+    checkpoint = folder / "step-000040"
+    assert verified(checkpoint) == []
+    assert set(Manifest.read(checkpoint).layouts) == {"actor", "critic"}
+    for name in ("actor", "critic"):
+        model = Model()
+        assert restore_models(folder, 40, {name: model}) == []
+        assert model.value == 40
+    flip(checkpoint / "critic" / "shard")
+    assert verified(checkpoint) == ["critic/shard: its checksum differs"]
+    assert restore(folder, State({"number": Number()})).step == 30
+
+
+def test_a_death_between_writing_and_committing(folder: Path) -> None:
+    """The shards of all pools are there, and the checkpoint before is the newest."""
+    state = State({"number": Number(40)}, {"actor": Model(40)})
+    with pytest.raises(RuntimeError, match="is gone"):
+        save(folder, 40, state, 3, Critics(folder, 40, dies=True))
+    begun = folder / ".step-000040.tmp"
+    assert (begun / "actor" / "shard").is_file() and (begun / "critic" / "shard").is_file()
+    assert restore(folder, State({"number": Number()})).step == 30
+    assert not begun.exists()
