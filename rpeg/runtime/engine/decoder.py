@@ -51,16 +51,16 @@ class Cache:
         values[:, :, slot:end] = v
         return keys[:, :, :end], values[:, :, :end]
 
-    def repeat(self, n: int, prompt: int) -> None:
-        """Every row becomes n rows with the same first `prompt` slots."""
-        self.keys = _repeat(self.keys, n, prompt)
-        self.values = _repeat(self.values, n, prompt)
+    def repeat(self, n: int, more: int) -> None:
+        """Every row becomes n rows that begin like it, with so many more slots."""
+        self.keys = _repeat(self.keys, n, more)
+        self.values = _repeat(self.values, n, more)
 
 
-def _repeat(cache: Tensor, n: int, prompt: int) -> Tensor:
+def _repeat(cache: Tensor, n: int, more: int) -> Tensor:
     layers, rows, heads, slots, dim = cache.shape
-    wide = cache.new_empty(layers, rows, n, heads, slots, dim)
-    wide[..., :prompt, :] = cache[:, :, None, :, :prompt]
+    wide = cache.new_empty(layers, rows, n, heads, slots + more, dim)
+    wide[..., :slots, :] = cache[:, :, None]
     return wide.flatten(1, 2)
 
 
@@ -114,14 +114,14 @@ class Decoder:
             return self._forward(ids, places, cache, slot=0, bias=None)
 
     def step(self, ids: Tensor, places: Tensor, cache: Cache, slot: int, bias: Tensor) -> Tensor:
-        """Reads one token a row [rows] at rotary positions `places` into `slot`; hidden [rows,
-        hidden].
+        """Reads one token a row [rows, 1] at rotary positions `places` [rows, 1] into `slot`;
+        hidden [rows, hidden].
 
         `bias` [rows, 1, slot + 1] float32 is added to the scores of each slot.
         """
         with model_span("engine"):
-            hidden = self._forward(ids[:, None], places[:, None], cache, slot, bias)
-        return hidden[:, 0]
+            hidden = self._forward(ids, places, cache, slot, bias)
+        return hidden.squeeze(1)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """float32 logits [..., vocabulary] of hidden states."""

@@ -7,7 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rpeg.runtime.engine.decoder import Decoder
@@ -19,6 +22,9 @@ CHUNK = 128
 """Samples that are decoded together; every batch is cut and padded to whole chunks."""
 NOISE_WORDS = 1 << 22
 """Noise that is drawn at once, in vocabulary entries."""
+
+Flags = NDArray[np.bool_]
+Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -105,8 +111,7 @@ class Decoding:
         self._tokenizer = tokenizer
         self._banned = banned
         self._device = banned.device
-        self._ends = torch.zeros_like(banned)
-        self._ends[[i for i in tokenizer.eos_ids if i < len(banned)]] = True
+        self._ends = np.isin(np.arange(len(banned)), [*tokenizer.eos_ids])
 
     def run(self, prompts: Sequence[tuple[int, ...]], ordinals: Tensor, width: int) -> Completions:
         """n completions of each prompt; `ordinals` [prompts] are the prompts' own."""
@@ -133,15 +138,15 @@ class Decoding:
         """Chooses token t of every row."""
         s = self._settings
         allowed = distribution(state.logits(), s.temperature, s.top_p, self._banned)
-        state.append(t, *choose(allowed, noise.at(t)))
-        state.end(self._ended(state, t))
+        state.append(*choose(allowed, noise.at(t)))
+        state.end(self._ended(state))
 
-    def _ended(self, state: _State, t: int) -> Tensor:
-        """[rows] bool: the token at t ends its completion."""
-        ended = self._ends[state.tokens[:, t]]
+    def _ended(self, state: _State) -> Flags:
+        """[rows]: the newest token ends its completion."""
+        ended: Flags = self._ends[state.sampled[-1]]
         if self._settings.stop:
-            for row in (~state.done & ~ended).nonzero().flatten().tolist():
-                text = self._tokenizer.decode(state.tokens[row, : t + 1].tolist())
+            for row in np.flatnonzero(~(state.done | ended)).tolist():
+                text = self._tokenizer.decode([int(ids[row]) for ids in state.sampled])
                 ended[row] = any(s in text for s in self._settings.stop)
         return ended
 
@@ -178,8 +183,8 @@ class Lane:
 
     def ended(self) -> list[bool]:
         """Of each prompt, whether all its samples have ended."""
-        groups = self._state.done.view(-1, self._state.n).all(dim=1)
-        return [True] * len(groups) if self.over else groups.tolist()
+        over, groups = self.over, self._state.done.reshape(-1, self._state.n)
+        return [over or all(group) for group in groups.tolist()]
 
     def completions(self, prompts: range) -> Completions:
         """What the samples of some prompts are by now."""
@@ -187,7 +192,10 @@ class Lane:
 
 
 class _State:
-    """A chunk between two tokens: what was sampled so far, and the cache behind it."""
+    """A chunk between two tokens: what was sampled so far, and the cache behind it.
+
+    Which samples have ended is counted on the host, which waits for the device once a token.
+    """
 
     def __init__(
         self,
@@ -205,28 +213,31 @@ class _State:
         ids = torch.tensor([[*p, *[0] * (width - len(p))] for p in prompts], device=device)
         ends = torch.tensor([len(p) for p in prompts], device=device)
         self.decoder, self._width = decoder, width
-        self._cache = decoder.cache(len(prompts), slots)
+        self._cache = decoder.cache(len(prompts), width)
         hidden = decoder.prefill(ids, self._cache)
         last = hidden[torch.arange(len(prompts), device=device), ends - 1]
         self._hidden = last.repeat_interleave(n, dim=0)
-        self._cache.repeat(n, width)
-        self._ends = ends.repeat_interleave(n)
-        places = torch.arange(slots, device=device)
-        visible = (places < self._ends[:, None]) | (places >= width)
-        self._bias = torch.zeros(visible.shape, device=device).masked_fill_(~visible, -torch.inf)
-        rows = len(self._ends)
-        self.tokens = torch.zeros(rows, settings.max_tokens, dtype=torch.long, device=device)
-        self._logprobs = torch.zeros(rows, settings.max_tokens, device=device)
-        self._lengths = torch.zeros(rows, dtype=torch.long, device=device)
-        self.done = torch.arange(rows, device=device) >= real
-        """[rows] bool: nothing more is kept of it."""
-        self._versions = [-1] * settings.max_tokens
+        self._cache.repeat(n, settings.max_tokens)
+        bias = torch.zeros(len(prompts), 1, slots, device=device)
+        unread = torch.arange(width, device=device) >= ends[:, None, None]
+        bias[..., :width].masked_fill_(unread, -torch.inf)
+        self._bias = bias.repeat_interleave(n, dim=0)
+        self._ends = ends[:, None].repeat_interleave(n, dim=0)
+        self._tokens: list[Tensor] = []
+        self._logprobs: list[Tensor] = []
+        self._versions: list[int] = []
+        self.sampled: list[Ids] = []
+        """By position: [rows], on the host."""
+        self.done: Flags = np.arange(len(prompts) * n) >= real
+        """[rows]: nothing more is kept of it."""
+        self._ended: list[Flags] = []
 
     def under(self, decoder: Decoder, t: int) -> _State:
         """The same samples before token t is read, the tokens before it read by other weights."""
         other = _State(decoder, *self._begin)
-        other.tokens, other._logprobs = self.tokens, self._logprobs
-        other._lengths, other.done, other._versions = self._lengths, self.done, self._versions
+        other._tokens, other.sampled = self._tokens, self.sampled
+        other._logprobs = self._logprobs
+        other._ended, other.done, other._versions = self._ended, self.done, self._versions
         for place in range(t):
             other.advance(place)
         return other
@@ -235,29 +246,45 @@ class _State:
         """[rows, vocabulary] float32, from which the next token is predicted."""
         return self.decoder.logits(self._hidden)
 
-    def append(self, t: int, tokens: Tensor, logprobs: Tensor) -> None:
-        """Token t of every row [rows], and its log-prob."""
-        self.tokens[:, t], self._logprobs[:, t] = tokens, logprobs
-        self._versions[t] = self.decoder.version
+    def append(self, tokens: Tensor, logprobs: Tensor) -> None:
+        """The next token of every row [rows, 1], and its log-prob."""
+        self._tokens.append(tokens)
+        self.sampled.append(tokens.cpu().numpy()[:, 0])
+        self._logprobs.append(logprobs)
+        self._versions.append(self.decoder.version)
 
-    def end(self, ended: Tensor) -> None:
-        """Rows [rows] bool that end with the newest token, if they haven't before."""
-        self._lengths += ~self.done
+    def end(self, ended: Flags) -> None:
+        """Rows [rows] that end with the newest token, if they haven't before."""
+        self._ended.append(ended)
         self.done |= ended
 
     def advance(self, t: int) -> None:
         """Reads token t."""
         slot = self._width + t
-        bias = self._bias[:, None, : slot + 1]
-        self._hidden = self.decoder.step(self.tokens[:, t], self._ends + t, self._cache, slot, bias)
+        bias = self._bias[..., : slot + 1]
+        self._hidden = self.decoder.step(self._tokens[t], self._ends + t, self._cache, slot, bias)
 
     def completions(self, prompts: range) -> Completions:
         """The rows of some prompts, on the host."""
         rows = slice(prompts.start * self.n, prompts.stop * self.n)
-        parts = (self.tokens, self._logprobs, self._lengths, self.done)
-        tokens, logprobs, lengths, done = (part[rows].cpu() for part in parts)
-        versions = torch.tensor(self._versions, dtype=torch.int32)
-        return Completions(tokens, logprobs, lengths, done, versions)
+        missing = self.most - len(self._versions)
+        tokens, logprobs = (
+            F.pad(torch.cat(sampled, dim=1)[rows], (0, missing)).cpu()
+            for sampled in (self._tokens, self._logprobs)
+        )
+        return Completions(
+            tokens,
+            logprobs,
+            lengths=torch.from_numpy(self._lengths(rows)),
+            finished=torch.tensor(self.done[rows]),
+            versions=torch.tensor([*self._versions, *[-1] * missing], dtype=torch.int32),
+        )
+
+    def _lengths(self, rows: slice) -> Ids:
+        """Tokens of each row, up to its first end."""
+        ended = np.stack([flags[rows] for flags in self._ended])
+        lengths: Ids = np.where(ended.any(axis=0), ended.argmax(axis=0) + 1, len(ended))
+        return lengths
 
 
 class Noise:
@@ -269,7 +296,7 @@ class Noise:
         self._samples = torch.arange(len(ordinals), device=ordinals.device) % settings.n
         self._vocab = vocab
         self._stride = max(1, NOISE_WORDS // (len(ordinals) * vocab))
-        self._block = ordinals.new_empty(0)
+        self._block: Sequence[Tensor] = ()
 
     def at(self, t: int) -> Tensor | None:
         """[rows, vocabulary] noise of position t; None when sampling greedily. In order of t."""
@@ -285,5 +312,5 @@ class Noise:
                 self._vocab,
                 run_seed=s.run_seed,
                 seed=s.seed,
-            )
-        return self._block[:, t % self._stride]
+            ).unbind(1)
+        return self._block[t % self._stride]

@@ -173,18 +173,15 @@ class EmbeddedEngine:
         """Trajectories and log-probs of completions; each part comes with the numbers of its
         samples in the batch.
         """
-        n, width = settings.n, settings.max_tokens
-        samples = len(ids) * n
-        tokens = torch.zeros(samples, width, dtype=torch.long)
-        logprobs = torch.zeros(samples, width)
-        lengths = torch.zeros(samples, dtype=torch.long)
-        finished = torch.zeros(samples, dtype=torch.bool)
-        versions = torch.zeros(samples, width, dtype=torch.int32)
-        for rows, part in parts:
-            tokens[rows], logprobs[rows] = part.tokens, part.logprobs
-            lengths[rows], finished[rows] = part.lengths, part.finished
-            versions[rows] = part.versions
-        mask = torch.arange(width) < lengths.unsqueeze(1)
+        n = settings.n
+        numbers, completions = zip(*parts, strict=True)
+        order = torch.cat(numbers).argsort()
+        tokens = torch.cat([part.tokens for part in completions])[order]
+        logprobs = torch.cat([part.logprobs for part in completions])[order]
+        lengths = torch.cat([part.lengths for part in completions])[order]
+        finished = torch.cat([part.finished for part in completions])[order]
+        versions = torch.cat([p.versions.expand(len(p.tokens), -1) for p in completions])[order]
+        mask = torch.arange(settings.max_tokens) < lengths.unsqueeze(1)
         y = Trajectories(
             rows=tuple(row for row in prompts.rows for _ in range(n)),
             prompt_ids=tuple(i for i in ids for _ in range(n)),

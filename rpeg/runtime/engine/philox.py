@@ -5,7 +5,11 @@ No state is kept anywhere: the same coordinates give the same bits on every layo
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rpeg.runtime.numerics.blocks import blocks
@@ -14,10 +18,13 @@ _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _LOW = 0xFFFFFFFF
 
+Words = TypeVar("Words", Tensor, NDArray[np.int64])
+"""int64, of which the low 32 bits count; on the host numpy is faster than torch with so few."""
+
 
 def philox(
-    counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[int, int]
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    counter: tuple[Words, Words, Words, Words], key: tuple[int, int]
+) -> tuple[Words, Words, Words, Words]:
     """Four 32-bit words, as int64, for every counter; the counters broadcast against each other."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
@@ -30,11 +37,24 @@ def philox(
     return c0, c1 & _LOW, c2, c3 & _LOW
 
 
-def _mixed(product: Tensor, word: Tensor, key: int) -> Tensor:
+def _mixed(product: Words, word: Words, key: int) -> Words:
     """The high 32 bits of a 64-bit product, which int64 keeps as it wraps, mixed with the low ones
     of a word and a key.
     """
-    return (product >> 32).bitwise_xor(word).bitwise_xor_(key).bitwise_and_(_LOW)
+    mixed = (product >> 32) ^ word
+    mixed ^= key
+    mixed &= _LOW
+    return mixed
+
+
+def _words(
+    counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[int, int]
+) -> tuple[Tensor, ...]:
+    """The same of tensors on any device."""
+    if counter[0].device.type != "cpu":
+        return philox(counter, key)
+    c0, c1, c2, c3 = (words.numpy() for words in counter)
+    return tuple(map(torch.from_numpy, philox((c0, c1, c2, c3), key)))
 
 
 def gumbel(
@@ -46,12 +66,13 @@ def gumbel(
     sample index, prompt ordinal), word = vocabulary id mod 4. `ordinals` and `samples` are [rows].
     """
     device = ordinals.device
-    ids = torch.arange(-(-vocab // 4), device=device)[None, None, :]
+    fours = -(-vocab // 4)
+    ids = torch.arange(fours, device=device)[None, None, :]
     places = torch.arange(positions.start, positions.stop, device=device)[None, :, None]
-    noise = torch.empty(len(ordinals), len(positions), vocab, device=device)
+    noise = torch.empty(len(ordinals), len(positions), 4 * fours, device=device)
     for rows in blocks(noise):
         counter = ids, places, samples[rows, None, None], ordinals[rows, None, None]
-        words = torch.stack(philox(counter, (run_seed & _LOW, seed & _LOW)), dim=-1)
-        uniform = words.double().add_(0.5).mul_(2.0**-32)
-        noise[rows] = uniform.log_().neg_().log_().neg_().flatten(-2)[..., :vocab]
-    return noise
+        words = _words(counter, (run_seed & _LOW, seed & _LOW))
+        uniform = torch.stack(words, dim=-1).double().add_(0.5).mul_(2.0**-32)
+        noise[rows] = uniform.log_().neg_().log_().neg_().flatten(-2)
+    return noise[..., :vocab]

@@ -31,6 +31,6 @@ def nucleus(logprobs: Tensor, top_p: float) -> Tensor:
 
 
 def choose(logprobs: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
-    """(tokens [rows], their log-probs [rows]): the largest log-prob plus noise (Gumbel-max)."""
+    """(tokens, their log-probs), both [rows, 1]: the largest log-prob plus noise (Gumbel-max)."""
     tokens = (logprobs if noise is None else logprobs + noise).argmax(dim=-1, keepdim=True)
-    return tokens.squeeze(-1), logprobs.gather(-1, tokens).squeeze(-1)
+    return tokens, logprobs.gather(-1, tokens)

@@ -16,11 +16,7 @@ RUNTIME = Path(model_time.__file__).parent
 
 SITES = {
     ("engine/decoder.py", "engine", "return self._forward(ids, places, cache, slot=0, bias=None)"),
-    (
-        "engine/decoder.py",
-        "engine",
-        "hidden = self._forward(ids[:, None], places[:, None], cache, slot, bias)",
-    ),
+    ("engine/decoder.py", "engine", "hidden = self._forward(ids, places, cache, slot, bias)"),
     ("engine/decoder.py", "engine", "return self._head(hidden).float()"),
     (
         "engine/sampling.py",

@@ -56,8 +56,8 @@ def test_nucleus_keeps_the_smallest_set_that_reaches_top_p() -> None:
     rest = distribution(logits, 1.0, 1.0, banned).exp()
     torch.testing.assert_close(rest, torch.tensor([[0.0, 0.6, 0.3, 0.1]]))
     tokens, logprobs = choose(rest.log(), None)
-    assert tokens.tolist() == [1]
-    torch.testing.assert_close(logprobs, torch.tensor([0.6]).log())
+    assert tokens.tolist() == [[1]]
+    torch.testing.assert_close(logprobs, torch.tensor([[0.6]]).log())
 
 
 def test_chunks_follow_the_prompt_alone() -> None:
