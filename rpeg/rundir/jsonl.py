@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +44,13 @@ def _damaged(path: Path, number: int, why: str) -> RunFolderFailure:
 
 def append(path: Path, objects: Iterable[Mapping[str, Any]]) -> None:
     """Adds lines at the end."""
-    with path.open("a", encoding="utf-8") as file:
-        file.write(_lines(objects))
+    append_text(path, _lines(objects))
+
+
+def append_text(path: Path, text: str) -> None:
+    """Adds whole lines at the end."""
+    with path.open("ab") as file:
+        file.write(text.encode())
 
 
 def rewrite(path: Path, objects: Iterable[Mapping[str, Any]]) -> None:
@@ -57,6 +62,20 @@ def keep(path: Path, wanted: Callable[[Object], bool]) -> None:
     """Drops the other objects of a file, and a line cut short, if there is such a file."""
     if path.exists():
         rewrite(path, [line for line in read(path) if wanted(line)])
+
+
+def encoded(values: Sequence[str | float | None]) -> list[str]:
+    """The JSON text of each value, all encoded at once."""
+    return _ENCODER.encode(values)[1:-1].split("\n") if values else []
+
+
+def objects_of(columns: Mapping[str, Sequence[str]]) -> list[str]:
+    """The JSON text of each object, from those of their values by name: a fifth of what encoding
+    the objects takes.
+    """
+    names = [json.dumps(name, ensure_ascii=False).replace("%", "%%") for name in columns]
+    pattern = "{" + ", ".join(f"{name}: %s" for name in names) + "}"
+    return [pattern % values for values in zip(*columns.values(), strict=True)]
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=("\n", ": "))

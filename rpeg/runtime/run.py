@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -371,9 +372,10 @@ class Run:
         self.log("length/max", float(y.lengths.max()), how="max")
         self.log("finished", float(y.finished.double().mean()), samples)
         self.log("tokens", y.token_count, how="sum")
-        shares = world.gather((self.data_parallel[0], describe(y, fields, self.step + 1)))
+        step = self.step + 1
+        shares = dict(world.gather((self.data_parallel[0], describe(y, fields, step))))
         if self._logbook is not None:
-            self._logbook.write_rollouts([r for share in dict(shares).values() for r in share])
+            self._logbook.write_rollouts(step, chain.from_iterable(shares.values()))
 
     def measure(self, y: Trajectories, /, **fields: Tensor) -> None:
         """Logs the means of per-response fields [samples] of trajectories."""

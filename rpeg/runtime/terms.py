@@ -66,8 +66,9 @@ class LossTerm:
 
     def rows(self, rows: list[int], width: int) -> Fields:
         """The fields of a micro-batch, cut to `width` tokens."""
+        index = torch.tensor(rows)
         return {
-            name: values[rows, :width] if values.dim() == 2 else values[rows]
+            name: values[index, :width] if values.dim() == 2 else values[index]
             for name, values in self.fields.items()
         }
 

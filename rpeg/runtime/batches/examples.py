@@ -126,12 +126,12 @@ class Examples:
         before = np.minimum(prompts[:, None] - 1 + places, sequences.shape[1] - 1)
         wanted = places < extents[:, None]
         return ModelInputs(
-            input_ids=torch.tensor(np.concatenate([ids, np.zeros_like(ids, shape=padding)])[None]),
+            input_ids=torch.from_numpy(np.pad(ids, (0, padding))[None]),
             packing=Packing.of(sequences, sizes),
-            predicting=torch.tensor(np.take_along_axis(sequences, before, axis=1)[wanted]),
-            targets=torch.tensor(completions[wanted]),
-            cells=torch.tensor(wanted.ravel().nonzero()[0]),
-            mask=torch.tensor(self.mask.numpy()[index, : len(places)]),
+            predicting=torch.from_numpy(np.take_along_axis(sequences, before, axis=1)[wanted]),
+            targets=torch.from_numpy(completions[wanted]),
+            cells=torch.from_numpy(wanted.ravel().nonzero()[0]),
+            mask=torch.from_numpy(self.mask.numpy()[index, : len(places)]),
         )
 
     def _packed(

@@ -57,12 +57,12 @@ class Packing:
         again = filled[others[filled]]
         others[filled] = False
         return Packing(
-            places=torch.tensor(columns[cells]),
+            places=torch.from_numpy(columns[cells]),
             shapes=tuple((len(tokens), tokens.shape[1]) for tokens, _ in parts),
-            tokens=torch.tensor(tokens),
-            cells=torch.tensor(cells),
-            again=torch.tensor(again),
-            padding=torch.tensor(others.nonzero()[0]),
+            tokens=torch.from_numpy(tokens),
+            cells=torch.from_numpy(cells),
+            again=torch.from_numpy(again),
+            padding=torch.from_numpy(others.nonzero()[0]),
         )
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rpeg.rundir.exports import drop_exports_after
@@ -10,7 +10,7 @@ from rpeg.rundir.folder import RunFolder
 from rpeg.runtime.logs.clock import Span
 from rpeg.runtime.logs.metrics import MetricsFile, TensorBoardLog, read_metrics
 from rpeg.runtime.logs.progress import Plan, StepView, make_view
-from rpeg.runtime.logs.rollouts import Rollout, drop_rollouts_after, write_rollouts
+from rpeg.runtime.logs.rollouts import Line, drop_rollouts_after, write_rollouts
 from rpeg.runtime.logs.trace import TraceFile
 
 
@@ -57,9 +57,9 @@ class Logbook:
             for topic, text in fresh.items():
                 self._live.view.note(f"note: {topic}: {text}")
 
-    def write_rollouts(self, rollouts: list[Rollout]) -> None:
-        """Completions of the step at work."""
-        write_rollouts(self._folder.rollouts, rollouts)
+    def write_rollouts(self, step: int, lines: Iterable[Line]) -> None:
+        """Completions of a step."""
+        write_rollouts(self._folder.rollouts, step, lines)
 
     def close(self) -> None:
         """Stops to show progress."""

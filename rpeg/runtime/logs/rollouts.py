@@ -7,7 +7,8 @@ Fields: `step`, `prompt`, `answer`, `completion`, `rewards` (name -> value), `fi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -18,40 +19,45 @@ from rpeg.runtime.errors import RunFolderFailure
 from rpeg.runtime.trajectories import Trajectories
 
 Rollout = dict[str, Any]
+Line = tuple[int, int, str]
+"""(prompt ordinal, index in its group, JSON text) of a sample."""
 _PATTERN = "step-*.jsonl"
 
 
-def describe(y: Trajectories, rewards: Mapping[str, Tensor], step: int) -> list[Rollout]:
-    """One object a sample; `step` counts from 1, `rewards` are per-response fields [samples]."""
-    columns = {name: values.tolist() for name, values in rewards.items()}
-    oldest = y.versions.masked_fill(~y.mask, step).min(dim=1).values.tolist()
-    lengths, finished = y.lengths.tolist(), y.finished.tolist()
+def describe(y: Trajectories, rewards: Mapping[str, Tensor], step: int) -> list[Line]:
+    """One line a sample; `step` counts from 1, `rewards` are per-response fields [samples]."""
+    oldest = y.versions.masked_fill(~y.mask, step).min(dim=1).values
     ordinals, samples = y.ordinals.tolist(), y.samples.tolist()
-    return [
-        {
-            "step": step,
-            "ordinal": ordinals[k],
-            "sample": samples[k],
-            "prompt": y.rows[k].prompt,
-            "answer": y.rows[k].answer,
-            "completion": y.texts[k],
-            "rewards": {name: values[k] for name, values in columns.items()},
-            "finished": finished[k],
-            "tokens": lengths[k],
-            "version": oldest[k],
-            "lag": step - 1 - oldest[k],
-        }
-        for k in range(len(y.rows))
-    ]
+    columns = {
+        "step": [step] * len(y.rows),
+        "ordinal": ordinals,
+        "sample": samples,
+        "prompt": [row.prompt for row in y.rows],
+        "answer": [row.answer for row in y.rows],
+        "completion": y.texts,
+    }
+    of_rewards = {name: jsonl.encoded(values.tolist()) for name, values in rewards.items()}
+    outcome = {
+        "finished": y.finished.tolist(),
+        "tokens": y.lengths.tolist(),
+        "version": oldest.tolist(),
+        "lag": (step - 1 - oldest).tolist(),
+    }
+    texts = jsonl.objects_of(
+        {name: jsonl.encoded(values) for name, values in columns.items()}
+        | {"rewards": jsonl.objects_of(of_rewards) if rewards else ["{}"] * len(y.rows)}
+        | {name: jsonl.encoded(values) for name, values in outcome.items()}
+    )
+    return list(zip(ordinals, samples, texts, strict=True))
 
 
-def write_rollouts(folder: Path, rollouts: list[Rollout]) -> None:
-    """Appends one step's rollouts, in the order of their prompts and samples."""
-    if not rollouts:
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    rollouts = sorted(rollouts, key=lambda r: (r["ordinal"], r["sample"]))
-    jsonl.append(folder / f"step-{rollouts[0]['step']:06d}.jsonl", rollouts)
+def write_rollouts(folder: Path, step: int, lines: Iterable[Line]) -> None:
+    """Appends the lines of one step, in the order of their prompts and samples."""
+    ordered = sorted(lines, key=itemgetter(0, 1))
+    if ordered:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"step-{step:06d}.jsonl"
+        jsonl.append_text(path, "".join(f"{text}\n" for _, _, text in ordered))
 
 
 def drop_rollouts_after(folder: Path, step: int) -> None:

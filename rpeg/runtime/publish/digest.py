@@ -66,11 +66,8 @@ def _digest(parts: Sequence[Part], size: int) -> Digest:
     """Of parts whose elements have `size` bytes."""
     bits = [values.detach().view(_BITS[size]) for _, _, values in parts]
     sums = torch.cat([_along(b, axis) for b in bits for axis in range(b.dim())])
-    ends = np.cumsum([sum(b.shape) for b in bits])
-    pieces = np.split(sums.cpu().numpy().astype(np.uint64), ends[:-1])
-    total = nothing()
-    for (name, box, _), piece in zip(parts, pieces, strict=True):
-        total += (_factors(box) @ piece) * _of_name(name)
+    factors = _factors(tuple((name, box) for name, box, _ in parts))
+    total: Digest = factors @ sums.cpu().numpy().astype(np.uint64)
     return total << np.uint64(64 - 8 * size)
 
 
@@ -80,13 +77,18 @@ def _along(bits: Tensor, axis: int) -> Tensor:
     return bits.sum(dim=others, dtype=bits.dtype) if others else bits
 
 
-@functools.lru_cache(maxsize=256)
-def _factors(box: Box) -> Digest:
-    """[WORDS, sum of the box's widths]: those of the indices along each axis, one after the
-    other.
+@functools.lru_cache(maxsize=16)
+def _factors(parts: tuple[tuple[str, Box], ...]) -> Digest:
+    """[WORDS, sum of the widths of all boxes]: box by box, those of the indices along each axis,
+    times that of the tensor's name.
     """
-    axes = zip(box.low, box.high, strict=True)
-    return np.hstack([_along_axis(axis, *ends) for axis, ends in enumerate(axes)])
+    return np.hstack(
+        [
+            _along_axis(axis, *ends) * _of_name(name)[:, None]
+            for name, box in parts
+            for axis, ends in enumerate(zip(box.low, box.high, strict=True))
+        ]
+    )
 
 
 def _along_axis(axis: int, low: int, high: int) -> Digest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +19,7 @@ def run_dir(tmp_path: Path, completions: Callable[..., Trajectories]) -> Path:
     for step in (1, 2):
         y = completions(["a", "bcd", "ef", "é"], ["x", "y", "z", "w"], n=2)
         rewards = {"acc": torch.tensor([0.0, 1.0, 0.5, 0.25]) * step}
-        write_rollouts(tmp_path / "rollouts", describe(y, rewards, step))
+        write_rollouts(tmp_path / "rollouts", step, describe(y, rewards, step))
     return tmp_path
 
 
@@ -36,6 +37,22 @@ def test_a_rollout_says_everything_about_its_sample(run_dir: Path) -> None:
         "version": 0,
         "lag": 1,
     }
+
+
+def test_lines_are_what_json_makes_of_each_sample(
+    tmp_path: Path, completions: Callable[..., Trajectories]
+) -> None:
+    y = completions(['a "b"\\', "50 %s\n", "\u2028é", "}\n{"], [None, "1", "{}", ""], n=2)
+    rewards = {"a": torch.tensor([0.1, float("nan"), -1.0, 1e-9]), "b%": torch.zeros(4)}
+    for fields in (rewards, {}):
+        write_rollouts(tmp_path, 1, describe(y, fields, 1))
+    lines = (tmp_path / "step-000001.jsonl").read_text(encoding="utf-8").split("\n")
+    assert lines.pop() == ""
+    assert lines == [json.dumps(json.loads(line), ensure_ascii=False) for line in lines]
+    read = [json.loads(line) for line in lines]
+    assert [sample["completion"] for sample in read] == [*y.texts, *y.texts]
+    assert [sample["answer"] for sample in read[:4]] == [row.answer for row in y.rows]
+    assert [list(sample["rewards"]) for sample in read] == [["a", "b%"]] * 4 + [[]] * 4
 
 
 def test_newest_step_best_first(run_dir: Path) -> None:
