@@ -39,7 +39,8 @@ def load(
     overrides: Mapping[str, ast.Literal] | None = None,
     pipeline: str | None = None,
 ) -> Loaded:
-    """Parses, resolves and verifies a text, or only one pipeline of it; all problems at once.
+    """Parses, resolves and verifies a text, or only one pipeline of it; its problems together,
+    those of its form before those of its meaning.
 
     `overrides` are other literals for params.
     """

@@ -55,6 +55,13 @@ def parse_overrides(settings: Sequence[str]) -> dict[str, ast.Literal]:
     return overrides
 
 
+def parse_literal(text: str) -> ast.Literal | None:
+    """The literal that a text is, and nothing else; None if it is none."""
+    found = _parsed(f"x={text}")
+    fits = isinstance(found, ast.Param) and found.value.text == text
+    return found.value if isinstance(found, ast.Param) and fits else None
+
+
 def apply_overrides(
     pipeline: ast.Pipeline, overrides: Mapping[str, ast.Literal], filename: str
 ) -> ast.Pipeline:

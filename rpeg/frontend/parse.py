@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import cast
 
 from lark import Token
 
 from rpeg.frontend import ast
+from rpeg.frontend.build import start_of
 from rpeg.frontend.grammar import parser
 from rpeg.frontend.recovery import Recovery
 from rpeg.frontend.tokens import literal_faults, nesting_faults, tokenize
@@ -27,16 +28,20 @@ def parse(text: str, filename: str) -> tuple[ast.File | None, list[Diagnostic]]:
     recovery = Recovery()
     recovery.run(tokens)
     diagnostics += recovery.diagnostics
-    diagnostics += [*literal_faults(tokens), *nesting_faults(tokens)]
+    diagnostics += [*_other_version(tokens), *literal_faults(tokens), *nesting_faults(tokens)]
     diagnostics = _first_of_each_line(diagnostics)
     diagnostics += recovery.unfinished(known=bool(diagnostics))
     if not diagnostics:
-        file = _build(tokens)
-        if file.version == VERSION:
-            return file, []
-        message = f"rpeg {file.version} is not known here: write `rpeg {VERSION}`"
-        diagnostics = [Diagnostic(file.at, message)]
+        return _build(tokens), []
     return None, [replace(d, file=filename) for d in in_order(diagnostics)]
+
+
+def _other_version(tokens: Sequence[Token]) -> Iterator[Diagnostic]:
+    """A text of another version of the language says so in its first line."""
+    head = [token for token in tokens[:3] if token.type != "_NL"]
+    if [token.type for token in head[:2]] == ["RPEG", "FLOAT"] and head[1] != VERSION:
+        text = f"rpeg {head[1]} is not known here: write `rpeg {VERSION}`"
+        yield Diagnostic(start_of(head[1]), text)
 
 
 def normalised(text: str) -> str:

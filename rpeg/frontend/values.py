@@ -11,6 +11,7 @@ from xdsl.ir import Attribute
 from rpeg.frontend import ast
 from rpeg.frontend.literals import decode, number, quantity, whole
 from rpeg.frontend.names import Messages, hint
+from rpeg.frontend.overrides import parse_literal
 from rpeg.ir.rules.settings import misfit, missing_setting, unknown_setting
 from rpeg.ir.rules.violations import Anchor, setting
 from rpeg.ir.text.diagnostics import Position
@@ -139,7 +140,7 @@ class Settings:
             value = resolved
         held = self._held(value, kind, given, f"{path}{name}.")
         if held is None:
-            text = self._misfit(name, value, kind)
+            text = self._misfit(name, value, kind) + _unquoted(name, written, value, kind)
             self.messages.error(written.at, text, rule="setting-kind")
         return held
 
@@ -184,6 +185,28 @@ class Settings:
             first = next(iter(RECORDS[value.name].settings))
             return f"`{value.name}` has settings of its own: write {name}={value.name}({first}=...)"
         return misfit(name, kind, _shown(value))
+
+
+def _unquoted(name: str, written: ast.Value, value: ast.Value, kind: Kind) -> str:
+    """What to write in place of a text that fits without its quotes."""
+    if isinstance(value, ast.ListOf) and isinstance(kind, ListOf):
+        quoted = [v for v in value.items if isinstance(v, ast.Literal) and v.kind == "str"]
+        fits = bool(quoted) and all(_fitting(v, kind.item) is not None for v in quoted)
+        return ": write its items without quotes" if fits else ""
+    plain_text = _fitting(value, kind) if isinstance(value, ast.Literal) else None
+    if plain_text is None:
+        return ""
+    param = isinstance(written, ast.Literal) and written.kind == "param"
+    given = f"param {written} = " if param else f"{name}="
+    return f": write it without quotes, {given.replace('$', '')}{plain_text}"
+
+
+def _fitting(value: ast.Literal, kind: Kind) -> str | None:
+    """What a text literal says, if that is a literal of this kind."""
+    found = parse_literal(decode(value.text)) if value.kind == "str" else None
+    kinds = kind.kinds if isinstance(kind, AnyOf) else (kind,)
+    fits = found is not None and any(literal_attribute(found, k) is not None for k in kinds)
+    return found.text if found is not None and fits else None
 
 
 def _shown(value: ast.Value) -> str:

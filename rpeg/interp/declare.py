@@ -13,7 +13,7 @@ from rpeg.interp.judge import Judge
 from rpeg.interp.lora import Lora
 from rpeg.interp.network import Network, initial_tensors, unshared
 from rpeg.interp.optimizer import AdamW
-from rpeg.interp.tools import Tool, find_environment, find_tool
+from rpeg.interp.tools import Tool, find_tool, user_code
 from rpeg.interp.values import Model, Weights
 from rpeg.interp.world import World
 from rpeg.ir.ops import declare as ops
@@ -104,7 +104,7 @@ class Declarations:
     def _tool(self, op: ops.DeclareOp) -> Tool | Environment:
         try:
             if op.form_name == "environment":
-                return find_environment(op.title, op.uri or "", self._world.root)
+                return Environment(op.title, user_code(op.uri or "", self._world.root), op)
             return find_tool(op.uri or "", self._world.root)
         except InterpreterError as error:
             raise InterpreterError.at(op, str(error)) from error

@@ -7,17 +7,22 @@ trajectory again, so that recorded trajectories have one too: it answers the sam
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
+from xdsl.ir import Operation
 
 from rpeg.interp.errors import InterpreterError
 from rpeg.runtime.models.tokenizer import Tokenizer
 from rpeg.runtime.trajectories import Row, Trajectories
+from rpeg.runtime.verifiers.worker import number
+
+T = TypeVar("T")
 
 
 class Episode(Protocol):
@@ -34,10 +39,50 @@ class Episode(Protocol):
 
 @dataclass(frozen=True)
 class Environment:
-    """A declared environment."""
+    """A declared environment. What its code does wrong is told at its declaration."""
 
     name: str
-    begin: Callable[[Row], Episode]
+    make: Callable[[Row], Episode]
+    declared: Operation
+
+    def begin(self, row: Row) -> Episode:
+        """The episode of a sample of this row. Raises InterpreterError."""
+        episode = self.ask("its call with a row", self.make, row)
+        lacking = [m for m in ("step", "reward") if not callable(getattr(episode, m, None))]
+        if lacking:
+            kind, methods = type(episode).__name__, " and no ".join(f"{m}()" for m in lacking)
+            raise self.refusal(f"its call with a row gives a {kind}, which has no {methods}")
+        return episode
+
+    def step(self, episode: Episode, turn: str) -> str | None:
+        """What an episode says to a turn. Raises InterpreterError."""
+        said = self.ask("step()", episode.step, turn)
+        if said is not None and not isinstance(said, str):
+            raise self.refusal(f"step() gave {said!r:.60}: give a text, or None to end the sample")
+        if said == "":
+            raise self.refusal("step() said nothing: give a text, or None to end the sample")
+        return said
+
+    def reward(self, episode: Episode) -> float:
+        """What an episode has earned. Raises InterpreterError."""
+        earned = self.ask("reward()", episode.reward)
+        try:
+            return number(earned)
+        except (TypeError, ValueError) as error:
+            raise self.refusal(f"reward(): {error}") from error
+
+    def ask(self, what: str, code: Callable[..., T], *arguments: object) -> T:
+        """What the user's code gives. Raises InterpreterError with the line of it that raised."""
+        try:
+            return code(*arguments)
+        except Exception as error:  # user code raises anything
+            frames = traceback.extract_tb(error.__traceback__)[1:2]
+            where = "".join(f" at {frame.filename}:{frame.lineno}" for frame in frames)
+            raise self.refusal(f"{what} failed{where}: {error!r}") from error
+
+    def refusal(self, problem: str) -> InterpreterError:
+        """What is wrong, at the declaration."""
+        return InterpreterError.at(self.declared, f"`{self.name}`: {problem}")
 
     def read_by(self, tokenizer: Tokenizer) -> Episodes:
         """The same, for a policy with this tokenizer."""
@@ -62,13 +107,7 @@ class Episodes:
 
     def answer(self, episode: Episode, tokens: Sequence[int]) -> str | None:
         """What an episode says to a turn. Raises InterpreterError where user code does."""
-        try:
-            said = episode.step(self._text(tokens))
-        except Exception as error:  # user code raises anything
-            raise InterpreterError(f"`{self.name}`: step() failed: {error!r}") from error
-        if said == "":
-            raise InterpreterError(f"`{self.name}`: step() said nothing: give a text, or None")
-        return said
+        return self.environment.step(episode, self._text(tokens))
 
     def score(self, y: Trajectories) -> Tensor:
         """[samples] rewards."""
@@ -80,7 +119,7 @@ class Episodes:
         for turn in turns(tokens, written):
             if self.answer(episode, turn) is None:
                 break
-        return float(episode.reward())
+        return self.environment.reward(episode)
 
     def _text(self, tokens: Sequence[int]) -> str:
         ends = self.tokenizer.eos_ids

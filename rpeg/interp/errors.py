@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xdsl.ir import Operation
 
-from rpeg.ir.declared import place_in_file
+from rpeg.ir.text.locations import own_place
 
 
 class InterpreterError(Exception):
@@ -13,5 +13,6 @@ class InterpreterError(Exception):
     @staticmethod
     def at(op: Operation, problem: str) -> InterpreterError:
         """The error of an operation, with its place in the file where it is known."""
-        place = place_in_file(op)
-        return InterpreterError(f"{f'{place}: ' if place else ''}{op.name}: {problem}")
+        at = own_place(op)
+        place = f"{at.filename.data}:{at.line.data}:{at.column.data}: " if at is not None else ""
+        return InterpreterError(f"{place}{op.name}: {problem}")

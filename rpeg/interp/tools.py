@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rpeg.interp.environments import Environment
 from rpeg.interp.errors import InterpreterError
+from rpeg.ir.rules.violations import hint
 
 Tool = Callable[[str], str]
 CALL = re.compile(r"<call>(\w+)\((.*)\)</call>\s*$", re.DOTALL)
@@ -53,31 +53,36 @@ def find_tool(source: str, root: Path) -> Tool:
     """
     if source == "rule:calculator":
         return calculator
-    if not source.startswith("python:"):
-        raise InterpreterError(f"`{source}` is no tool: use rule:calculator or python:module:name")
     found: Tool = user_code(source, root)
     return found
 
 
-def find_environment(name: str, source: str, root: Path) -> Environment:
-    """The environment that `python:module:name` makes. Raises InterpreterError, see `find_tool`."""
-    if not source.startswith("python:"):
-        raise InterpreterError(f"`{source}` is no environment: use python:module:name")
-    return Environment(name, user_code(source, root))
-
-
 def user_code(source: str, root: Path) -> Any:
-    """What `python:module:name` names. Raises InterpreterError."""
+    """What `python:module:name` names: a function or a class. Raises InterpreterError."""
     if os.environ.get("RPEG_ALLOW_PYTHON") != "1":
         raise InterpreterError(f"`{source}` runs code of yours: allow it with RPEG_ALLOW_PYTHON=1")
     module, _, name = source.removeprefix("python:").partition(":")
     sys.path.insert(0, str(root))
     try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise InterpreterError(f"`{source}`: {error}") from error
+        code = importlib.import_module(module)
+    except Exception as error:  # user code raises anything
+        lacks = isinstance(error, ModuleNotFoundError) and error.name in _parents(module)
+        why = f"there is none in {root}, nor an installed one" if lacks else repr(error)
+        raise InterpreterError(f"`{source}`: {module} can't be imported: {why}") from error
     finally:
         sys.path.remove(str(root))
+    if not callable(found := getattr(code, name, None)):
+        kind = "is a value" if hasattr(code, name) else "is not there"
+        near = hint(name, [n for n, held in vars(code).items() if callable(held)])
+        text = f"`{name}` {kind} in {code.__file__}: name a function or a class of it{near}"
+        raise InterpreterError(f"`{source}`: {text}")
+    return found
+
+
+def _parents(module: str) -> set[str]:
+    """A dotted name and those of the packages around it."""
+    parts = module.split(".")
+    return {".".join(parts[: k + 1]) for k in range(len(parts))}
 
 
 def calculator(text: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from rpeg.resources import found
 from rpeg.rundir.exports import newest_export
 from rpeg.runtime.recordings.oracle import Oracle
 
@@ -43,11 +44,14 @@ class World:
 
     def resolve(self, source: str) -> Path:
         """The folder that a model's source means: of `run:PIPELINE/MODEL` the newest export in
-        `runs/`; of `hf:NAME` a folder NAME, if there is one.
+        `runs/`; of `hf:NAME` a folder NAME, if there is one; of `models/NAME` a shipped one, where
+        there is none here.
         """
         if source.startswith("run:"):
             return newest_export([self.root / "runs"], source)
-        return self.root / source.removeprefix("hf:")
+        if source.startswith("hf:"):
+            return self.root / source.removeprefix("hf:")
+        return found(self.root, source)
 
     def attach(self, name: str, part: Any) -> None:
         """Nothing is saved: a run starts at step 0."""

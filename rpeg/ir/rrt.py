@@ -66,6 +66,7 @@ from rpeg.ir.rules.program_weights import (
     cache_violations,
     trainer_violations,
     weights_violations,
+    window_violations,
 )
 from rpeg.ir.rules.violations import Violation, hint
 from rpeg.ir.text.assembly import parse_value
@@ -99,7 +100,7 @@ def class_of(value: SSAValue) -> str:
 
 CALL_RULES = (
     *(layout_violations, trainer_violations, weights_violations, cache_violations),
-    *(row_violations, buffer_violations, lag_violations),
+    *(row_violations, buffer_violations, lag_violations, window_violations),
 )
 """What the program around an instruction asks of it."""
 

@@ -15,6 +15,7 @@ from rpeg.ir.ops.declare import ModelOp, PipelineOp
 from rpeg.ir.ops.movement import POOL, RanksOp, model_of
 from rpeg.ir.ops.plan import PlaceOp, PlanOp, PoolOp, plan_cluster
 from rpeg.ir.ops.sampling import GenerateOp, ScoreOp
+from rpeg.ir.rules.plan import open_stages
 from rpeg.ir.rules.settings import record_violations
 from rpeg.ir.stages import stage_name, stages
 from rpeg.ir.text.locations import place_by
@@ -88,7 +89,7 @@ class RpegAnnotateParallelismPass(RpegPass):
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         for pipeline in pipelines(op):
             self._check(pipeline)
-            source = FromPlan(_plan(pipeline, self.plan)) if self.plan else FromOptions(self)
+            source = FromPlan(_whole(pipeline, self.plan)) if self.plan else FromOptions(self)
             groups = source.groups(pipeline)
             for ranks in groups:
                 pipeline.body.block.insert_op_before(ranks, step(pipeline))
@@ -147,6 +148,15 @@ def _plan(pipeline: PipelineOp, name: str) -> PlanOp:
         known = ", ".join(p.title for p in plans) or "none"
         raise PassRefused(pipeline, f"there is no plan `{name}`; the file has: {known}")
     return found
+
+
+def _whole(pipeline: PipelineOp, name: str) -> PlanOp:
+    """The plan with this name, which places every stage."""
+    plan = _plan(pipeline, name)
+    text = open_stages(plan)
+    if text is not None:
+        raise PassRefused.of([Problem(plan, text, rule="open-stages")])
+    return plan
 
 
 def _drop_plans(pipeline: PipelineOp) -> None:
@@ -217,10 +227,7 @@ class FromPlan:
 
     def annotate(self, stage: RpegOp) -> None:
         """The pool and clauses of the stage's line."""
-        line = next((p for p in self.plan.places if p.title == stage_name(stage)), None)
-        if line is None:
-            text = f"the plan `{self.plan.title}` has no line for `{stage_name(stage)}`"
-            raise PassRefused(stage, text)
+        line = next(p for p in self.plan.places if p.title == stage_name(stage))
         if len({_way(c) for c in line.clauses if c.kind == "publish"}) > 1:
             text = f"`{stage_name(stage)}` publishes in two ways: write the same for all pools"
             raise PassRefused(line, text)

@@ -36,6 +36,8 @@ CORRECTIONS: Mapping[str, Mapping[str, float | str]] = {
 }
 """What `importance` is given: decoupled PPO, truncated importance sampling, IcePop, whole responses
 masked. Sources of the figures: docs/staleness.md."""
+WEIGHTED = COVERS["weighted"]
+"""The most staleness that any loss covers."""
 UNWEIGHTED = "none-if-covered"
 """Losses stay as they are, where they bear the lag."""
 
@@ -70,13 +72,18 @@ class Widening:
 def _beyond_allow(wide: Widening) -> Iterator[Reason]:
     op, allowed = wide.generate, allowed_staleness(wide.generate)
     if allowed is not None and wide.staleness > allowed:
-        text = (
-            f"`{name_of(op.trajectories)}` would be up to {wide.staleness} steps old, the file "
-            f"allows {allowed}: write allow bounded_async(staleness={wide.staleness}), or take "
-            f"staleness={allowed}"
-        )
-        yield op, text
+        permit = f"write allow bounded_async(staleness={wide.staleness})"
+        instead = [permit] if wide.staleness <= WEIGHTED else []  # no loss covers more
+        instead.append(f"take staleness={_most(wide, WEIGHTED)}")
+        text = f"`{name_of(op.trajectories)}` would be up to {wide.staleness} steps old"
+        yield op, f"{text}, the file allows {allowed}: {', or '.join(instead)}"
     yield from ((op, found.message) for found in unallowed(wide.words, allowed_windows(op)))
+
+
+def _most(wide: Widening, covers: int) -> int:
+    """What the file allows of the staleness that a loss covers."""
+    allowed = allowed_staleness(wide.generate)
+    return covers if allowed is None else min(covers, allowed)
 
 
 def _old_spans(wide: Widening) -> Iterator[Reason]:
@@ -110,8 +117,9 @@ def _uncovered(wide: Widening) -> Iterator[Reason]:
         covers = COVERS[how]
         if wide.staleness > covers:
             text = f"{loss.SURFACE} covers a staleness of {covers} here ({how})"
-            instead = [] if how == "weighted" else ["take correction=decoupled"]
-            instead += [f"take staleness={covers}"] if covers else []
+            less = f" and staleness={_most(wide, WEIGHTED)}" if wide.staleness > WEIGHTED else ""
+            instead = [] if how == "weighted" else [f"take correction=decoupled{less}"]
+            instead += [f"take staleness={_most(wide, covers)}"] if covers else []
             yield loss, f"{text}: {', or '.join(instead)}"
         elif wide.words["bound"] == "head" and how != "weighted":
             text = "bound=head lets samples grow older than the window, which only weights correct"

@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rpeg.ir.text.diagnostics import Diagnostic, has_errors, show
+from rpeg.ir.text.diagnostics import Diagnostic, Position, has_errors, show
 
 OK, FAILED, USAGE = 0, 1, 2
+TEXTS = (".rpeg", ".mlir")
+MOST_NAMES = 3
+"""Files that a message offers."""
 
 
 class Failure(Exception):
     """A command can't go on; the text says why and what to do."""
 
-    def __init__(self, message: str, code: int = FAILED) -> None:
+    def __init__(
+        self, message: str, code: int = FAILED, diagnostics: Sequence[Diagnostic] = ()
+    ) -> None:
         super().__init__(message)
         self.code = code
+        self.diagnostics = diagnostics
+        """The same as messages about a text, where it is about one."""
 
 
 class Reported(Failure):
     """The same, with the messages already printed."""
 
-    def __init__(self) -> None:
-        super().__init__("")
+    def __init__(self, diagnostics: Sequence[Diagnostic] = ()) -> None:
+        super().__init__("", diagnostics=diagnostics)
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,24 @@ def read(argument: str) -> Source:
     try:
         return Source(path, decoded(path.read_bytes(), str(path)), pipeline)
     except OSError as error:
-        raise Failure(f"{path}: {error.strerror}") from None
+        raise Failure(f"{path}: {error.strerror}{_instead(path)}") from None
+
+
+def _instead(path: Path) -> str:
+    """What to give in place of a path that is no file."""
+    folder = path if path.is_dir() else path.parent
+    suffix = path.suffix if path.suffix in TEXTS else TEXTS[0]
+    names = sorted(p.name for p in folder.glob(f"*{suffix}") if p.is_file())
+    near = difflib.get_close_matches(path.stem, [Path(name).stem for name in names], 1)
+    if path.exists() and not path.is_dir():
+        return ""
+    if near and not path.is_dir():
+        return f"; did you mean {folder / (near[0] + suffix)}?"
+    if not names:
+        return f"; give the path of a {suffix} file"
+    shown = [str(folder / name) for name in names[:MOST_NAMES]]
+    more = ["..."] if len(names) > MOST_NAMES else []
+    return f"; give a file, such as {', '.join([*shown, *more])}"
 
 
 def language_only(source: Source, command: str) -> None:
@@ -78,8 +103,15 @@ def decoded(data: bytes, name: str) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
-        text = f"{name}:{line}:{column}: this is not UTF-8 text (byte {error.start} of the file)"
-        raise Failure(text) from None
+        text = f"this is not UTF-8 text (byte {error.start} of the file)"
+        found = Diagnostic(Position(line, column), text, file=name)
+        raise Failure(f"{name}:{line}:{column}: {text}", diagnostics=[found]) from None
+
+
+def tell(failure: Failure) -> None:
+    """Says why a command can't go on, if that is not said yet."""
+    if not isinstance(failure, Reported):
+        print(f"error: {failure}", file=sys.stderr)
 
 
 def report(diagnostics: Iterable[Diagnostic], source: Source) -> None:
@@ -87,7 +119,7 @@ def report(diagnostics: Iterable[Diagnostic], source: Source) -> None:
     found = list(diagnostics)
     show(found, {source.name: source.text}, sys.stderr)
     if has_errors(found):
-        raise Reported
+        raise Reported(found)
 
 
 def folder(text: str) -> Path:

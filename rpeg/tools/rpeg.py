@@ -11,7 +11,8 @@ from types import ModuleType
 
 import rpeg
 from rpeg.tools.completion import add_completion
-from rpeg.tools.console import Failure, Reported
+from rpeg.tools.console import Failure, tell
+from rpeg.tools.messages import failed
 
 COMMANDS = (
     *("run", "check", "compile", "launch", "verify", "fmt", "diff"),
@@ -38,15 +39,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; its exit code: 0 done, 1 a problem with the input, 2 a wrong call, 130
     interrupted.
     """
+    options: argparse.Namespace | None = None
     try:
         options = _parsed(arguments)  # which imports every command: it takes a moment
         code: int = _module(options.command).run(options)
         sys.stdout.flush()
         return code
-    except Reported as failure:
-        return failure.code
     except Failure as failure:
-        print(f"error: {failure}", file=sys.stderr)
+        tell(failure)
+        if getattr(options, "json", False) is True:
+            print(failed(failure))
         return failure.code
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -82,8 +82,10 @@ class Driver:
 
     def run(self) -> int:
         """Every chunk, its messages, its output. Raises Failure, DiagnosticsError and Crash."""
-        from rpeg.tools.opt.output import write
+        from rpeg.tools.opt.output import refuse, write
 
+        for file in (self.args.output, self.args.crash_reproducer):
+            refuse(file)
         source = read(self.args.file) if self.args.file != "-" else standard_input()
         runner = self._runner()
         chunks = split(source.text) if self.args.split_input_file else whole(source.text)

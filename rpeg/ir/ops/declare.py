@@ -25,10 +25,12 @@ from rpeg.ir.base import CheckedOp, Held, maybe, required, setting
 from rpeg.ir.declared import declarations, pipeline_of, step_of, symbol_name
 from rpeg.ir.rules import violations
 from rpeg.ir.rules.expectations import expectation_violations
+from rpeg.ir.rules.horizon import endless_warmup
 from rpeg.ir.rules.models import enough_layers
 from rpeg.ir.rules.settings import record_violations, setting_violations
 from rpeg.ir.rules.staleness import old_spans_violations
 from rpeg.ir.rules.templates import template_rules
+from rpeg.ir.rules.tools import tool_source
 from rpeg.ir.rules.violations import Violation, hint
 from rpeg.ir.text.assembly import parse_settings, print_settings
 from rpeg.ir.types.attributes import RecordAttr, SecondsAttr, plain
@@ -304,6 +306,7 @@ class ModelOp(DeclareOp):
         if self.initial is not None:
             yield from self._initial_rules(self.initial)
         yield from enough_layers(self, self.title)
+        yield from endless_warmup(self, self.title)
         step = step_of(self)
         if self.optim is not None and step is not None and not _changes(step, self.title):
             yield Violation(
@@ -416,6 +419,12 @@ class ToolOp(DeclareOp):
         ),
     }
     timeout = setting(DURATION, SecondsAttr.of(10.0), least=0.001)
+
+    def rules(self) -> Iterator[Violation]:
+        sound = self.uri is not None and source_problem(self.KIND, self.uri) is None
+        problem = tool_source(self.form_name, self.uri) if sound and self.uri else None
+        if problem is not None:
+            yield Violation("bad-source", problem, violations.setting("source"))
 
 
 @irdl_op_definition

@@ -13,6 +13,7 @@ from rpeg.ir.declared import step_of
 from rpeg.ir.ops.sampling import LANGUAGE_MODEL
 from rpeg.ir.ops.updates import TRAINABLE
 from rpeg.ir.rules import violations
+from rpeg.ir.rules.tools import tool_violations
 from rpeg.ir.rules.violations import Violation
 from rpeg.ir.text.naming import shown
 from rpeg.ir.types.values import DataType, MetricType, WeightsType
@@ -43,6 +44,9 @@ class EvalOp(RpegOp):
 
     def infer(self) -> Sequence[Attribute]:
         return [MetricType()]
+
+    def rules(self) -> Iterator[Violation]:
+        return tool_violations(self, self.tools)
 
 
 @irdl_op_definition

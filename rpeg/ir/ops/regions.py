@@ -15,6 +15,7 @@ from xdsl.traits import IsTerminator, NoTerminator
 
 from rpeg.ir.base import CheckedOp, Flow, RpegOp, many, operand, required, setting
 from rpeg.ir.rules import violations
+from rpeg.ir.rules.horizon import never_due
 from rpeg.ir.rules.violations import Violation
 from rpeg.ir.text.naming import name_of, trajectories_of
 from rpeg.ir.types.values import (
@@ -83,6 +84,7 @@ class EveryOp(RpegOp):
         return [v.type for v in ending.operands]
 
     def rules(self) -> Iterator[Violation]:
+        yield from never_due(self)
         ending = terminator_of(self)
         if not isinstance(ending, YieldOp):
             yield Violation("missing-terminator", "every ends with rpeg.yield")

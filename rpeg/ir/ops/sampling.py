@@ -27,6 +27,7 @@ from rpeg.ir.rules import violations
 from rpeg.ir.rules.codes import Code
 from rpeg.ir.rules.models import same_tokens
 from rpeg.ir.rules.staleness import WORDS, old_spans_violations, unallowed
+from rpeg.ir.rules.tools import tool_violations
 from rpeg.ir.rules.violations import Violation
 from rpeg.ir.text.assembly import parse_settings, print_settings
 from rpeg.ir.text.naming import name_of
@@ -234,6 +235,7 @@ class GenerateOp(RpegOp):
         assert isinstance(weights, WeightsType)
         yield from self._window_rules(weights)
         yield from self._ceiling_rule(weights)
+        yield from tool_violations(self, self.tools)
 
     def _window(self) -> dict[str, str]:
         """What is said of the window of versions: bound, overflow, old_spans."""

@@ -13,7 +13,7 @@ from rpeg.ir.rules.violations import Violation
 from rpeg.ir.rules.walks import Walk
 from rpeg.ir.vocabulary.settings import python_value
 
-ENDS = ("source", "target", "capacity")
+ENDS = ("source", "target", "capacity", "max_lag", "bound", "old_spans")
 """Settings that both programs give alike."""
 
 

@@ -223,14 +223,20 @@ def _publish(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[Viola
 def plan_violations(plan: PlanOp) -> Iterator[Violation]:
     """Broken rules of a plan as a whole."""
     yield from _overlaps(plan)
+    if plan.places and (text := open_stages(plan)) is not None:
+        yield Violation("open-stages", text, severity="warning")
+
+
+def open_stages(plan: PlanOp) -> str | None:
+    """Which stages a plan has no line for, and what to write; None if it places every one."""
     missing = [name for name in stages(plan) if name not in {p.title for p in plan.places}]
-    if missing and plan.places:
-        yield Violation(
-            "open-stages",
-            f"the plan leaves {', '.join(missing)} open: give each a line, such as "
-            f"`{missing[0]} on {plan.places[0].pool_name}`",
-            severity="note",
-        )
+    if not missing:
+        return None
+    pools = [*(p.pool_name for p in plan.places), *(p.title for p in plan.pools), "POOL"]
+    return (
+        f"the plan leaves {', '.join(missing)} open, and nothing runs by it so: give each a line, "
+        f"such as `{missing[0]} on {pools[0]}`"
+    )
 
 
 def _overlaps(plan: PlanOp) -> Iterator[Violation]:

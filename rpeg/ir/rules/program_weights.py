@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 from xdsl.ir import SSAValue
 
 from rpeg.ir.declared import enclosing
+from rpeg.ir.rules import violations
 from rpeg.ir.rules.program_shape import calls
 from rpeg.ir.rules.violations import Violation
+from rpeg.ir.vocabulary.settings import python_value
 
 if TYPE_CHECKING:
     from rpeg.ir.rrt import CallOp
@@ -63,6 +65,22 @@ def cache_violations(call: CallOp) -> Iterator[Violation]:
             "swap-without-reset",
             f"{call.callee.data} runs after swap_weights without reset_prefix_cache: the engine's "
             "cache still holds the old weights' keys and values",
+        )
+
+
+def window_violations(call: CallOp) -> Iterator[Violation]:
+    """Weights that a program receives are no older than what takes their samples lets these be."""
+    program, window = enclosing(call, "rrt.program"), python_value(call.settings.get("window"))
+    if call.callee.data != "ReceivedWeights" or program is None or not isinstance(window, int):
+        return
+    held = [python_value(other.settings.get("max_lag")) for other in calls(program)]
+    most = max((lag for lag in held if isinstance(lag, int)), default=window)
+    if window > most:
+        yield Violation(
+            "window-beyond-allow",
+            f"window={window}: what takes the samples of these weights lets them be {most} versions"
+            f" old (max_lag): write window = {most}",
+            violations.setting("window"),
         )
 
 

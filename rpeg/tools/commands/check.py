@@ -7,21 +7,22 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rpeg.frontend import Loaded
 from rpeg.frontend.overrides import dump_params
 from rpeg.ir.text.diagnostics import Diagnostic, has_errors, show
 from rpeg.passes.base import pipelines
 from rpeg.tools.compiling import load_with
-from rpeg.tools.console import FAILED, OK, Source, language_only, read
+from rpeg.tools.console import FAILED, OK, Failure, Source, language_only, read, tell
+from rpeg.tools.messages import record, records
 from rpeg.tools.predicting.arguments import Target, target, target_arguments
 from rpeg.tools.sources import length_problems, source_problems
 
 if TYPE_CHECKING:
     from rpeg.tools.checking.findings import Findings
 
-HELP = "check files: every problem at once, with its place; and whether a plan works on a cluster"
+HELP = "check files: all problems, each with its place; and whether a plan works on a cluster"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +55,20 @@ def run(options: argparse.Namespace) -> int:
     else:
         for one in checked:
             _tell(one, options.params)
-    return FAILED if any(has_errors(one.diagnostics) for one in checked) else OK
+    return max(one.code for one in checked)
+
+
+@dataclass(frozen=True)
+class Unchecked:
+    """A file that can't be read, or can't be there where it is to run."""
+
+    name: str
+    failure: Failure
+
+    @property
+    def code(self) -> int:
+        """The exit code that it deserves."""
+        return self.failure.code
 
 
 @dataclass(frozen=True)
@@ -67,10 +81,23 @@ class Checked:
     findings: Sequence[Findings] = ()
     """Of each pipeline, where a cluster or a plan is named."""
 
+    @property
+    def code(self) -> int:
+        """The exit code that it deserves."""
+        return FAILED if has_errors(self.diagnostics) else OK
 
-def _checked(name: str, overrides: Sequence[str], there: Target | None) -> Checked:
-    source = read(name)
-    language_only(source, "rpeg check")
+
+def _checked(name: str, overrides: Sequence[str], there: Target | None) -> Checked | Unchecked:
+    """One file: what is wrong with it is not to hide what is wrong with others."""
+    try:
+        source = read(name)
+        language_only(source, "rpeg check")
+        return _examine(source, overrides, there)
+    except Failure as failure:
+        return Unchecked(name, failure)
+
+
+def _examine(source: Source, overrides: Sequence[str], there: Target | None) -> Checked:
     loaded = load_with(overrides, source)
     messages = [*loaded.diagnostics, *_of_sources(loaded, source)]
     if there is None or has_errors(messages) or loaded.module is None:
@@ -78,9 +105,14 @@ def _checked(name: str, overrides: Sequence[str], there: Target | None) -> Check
     findings: list[Findings] = []
     for pipeline in pipelines(loaded.module):
         found, problems = _examined(replace(source, pipeline=pipeline.title), there)
-        messages += problems
+        messages = [*(m for m in messages if not _repeated(m, problems)), *problems]
         findings += [found] if found is not None else []
     return Checked(source, loaded, messages, findings)
+
+
+def _repeated(message: Diagnostic, problems: Sequence[Diagnostic]) -> bool:
+    """Whether what was a warning of the text is what stops the pipeline there."""
+    return any((message.at, message.message) == (p.at, p.message) for p in problems)
 
 
 def _examined(source: Source, there: Target) -> tuple[Findings | None, Sequence[Diagnostic]]:
@@ -92,7 +124,10 @@ def _examined(source: Source, there: Target) -> tuple[Findings | None, Sequence[
     return examine(alone.module, alone.sources, source, there)
 
 
-def _tell(checked: Checked, params: bool) -> None:
+def _tell(checked: Checked | Unchecked, params: bool) -> None:
+    if isinstance(checked, Unchecked):
+        tell(checked.failure)
+        return
     source, loaded = checked.source, checked.loaded
     show(checked.diagnostics, {source.name: source.text}, sys.stderr)
     if has_errors(checked.diagnostics):
@@ -121,18 +156,14 @@ def _of_sources(loaded: Loaded, source: Source) -> Iterator[Diagnostic]:
         yield from length_problems(pipeline, loaded.sources, source)
 
 
-def _as_json(checked: Sequence[Checked], there: bool) -> object:
-    messages = [_record(d) for one in checked for d in one.diagnostics]
-    findings = [found.to_json() for one in checked for found in one.findings]
+def _as_json(checked: Sequence[Checked | Unchecked], there: bool) -> object:
+    messages = [message for one in checked for message in _messages(one)]
+    whole = (one for one in checked if isinstance(one, Checked))
+    findings = [found.to_json() for one in whole for found in one.findings]
     return {"messages": messages, "findings": findings} if there else messages
 
 
-def _record(diagnostic: Diagnostic) -> dict[str, object]:
-    return {
-        "file": diagnostic.file,
-        "line": diagnostic.at.line,
-        "column": diagnostic.at.column,
-        "severity": diagnostic.severity,
-        "message": diagnostic.message,
-        "rule": diagnostic.rule or None,
-    }
+def _messages(checked: Checked | Unchecked) -> list[dict[str, Any]]:
+    if isinstance(checked, Unchecked):
+        return records(checked.failure, checked.name)
+    return [record(diagnostic) for diagnostic in checked.diagnostics]

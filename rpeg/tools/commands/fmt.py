@@ -9,7 +9,7 @@ from pathlib import Path
 from rpeg.frontend.format import format_source
 from rpeg.ir.text.diagnostics import DiagnosticsError
 from rpeg.tools import output
-from rpeg.tools.console import FAILED, OK, read, report, standard_input
+from rpeg.tools.console import FAILED, OK, Failure, read, report, standard_input, tell
 
 HELP = "print pipelines in canonical form, or rewrite their files"
 
@@ -25,13 +25,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Formats each file."""
-    changed = [name for name in options.files if _one(name, options.check)]
-    if not options.check:
-        return OK
-    for name in changed:
-        print(f"{name}: not in canonical form; rpeg fmt {name} writes it")
-    return FAILED if changed else OK
+    """Formats each file; one that can't be read or parsed keeps no other from it."""
+    code = OK
+    for name in options.files:
+        try:
+            changed = _one(name, options.check)
+        except Failure as failure:
+            tell(failure)
+            code = failure.code
+            continue
+        if changed and options.check:
+            print(f"{name}: not in canonical form; rpeg fmt {name} writes it")
+            code = FAILED
+    return code
 
 
 def _one(name: str, check: bool) -> bool:

@@ -19,6 +19,13 @@ def write(text: str, target: str | None) -> int:
     return OK
 
 
+def refuse(target: str | None) -> None:
+    """Raises Failure where `write` could not write. Writes nothing."""
+    if target not in (None, "-"):
+        assert target is not None
+        output.refuse(Path(target))
+
+
 def _to_stdout(text: str) -> int:
     try:
         sys.stdout.write(text)

@@ -133,6 +133,8 @@ def test_other_version() -> None:
     assert messages(SMALL.replace("0.1", "0.2")) == [
         "f.rpeg:1:6: error: rpeg 0.2 is not known here: write `rpeg 0.1`"
     ]
+    broken = SMALL.replace("0.1", "0.2").replace("n = 8", "n 8")
+    assert [m.split(": ")[0] for m in messages(broken)] == ["f.rpeg:1:6", "f.rpeg:3:11"]
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,32 @@ class Silent(Count):
 class Broken(Count):
     def step(self, turn):
         return turn.nonsense
+
+
+class Numbers(Count):
+    def step(self, turn):
+        return 3
+
+
+class Unpaid(Count):
+    def reward(self):
+        return None
+
+
+class Deaf:
+    def __init__(self, row):
+        pass
+
+    def reward(self):
+        return 0
+
+
+class Picky(Count):
+    def __init__(self, row):
+        raise ValueError("not this row")
+
+
+SEED = 1
 '''
 STOP = ", ".join(f'"{digit}"' for digit in "0123456789")
 STEP = f"""
@@ -119,19 +145,35 @@ def test_a_recording_is_replayed(world: World) -> None:
 @pytest.mark.parametrize(
     ("episode", "message"),
     [
-        ("Silent", r"`world`: step\(\) said nothing: give a text, or None"),
-        ("Broken", r"`world`: step\(\) failed: AttributeError"),
-        ("Nobody", r"rpeg.tool: `python:counting_world:Nobody`: .* no attribute"),
+        ("Silent", r"step\(\) said nothing: give a text, or None"),
+        ("Broken", r"step\(\) failed at \S+counting_world.py:23: AttributeError"),
+        ("Numbers", r"step\(\) gave 3: give a text, or None to end the sample"),
+        ("Unpaid", r"reward\(\): the reward must be a finite number, not None"),
+        ("Deaf", r"its call with a row gives a Deaf, which has no step\(\)"),
+        ("Picky", r"its call with a row failed at \S+counting_world.py:46: ValueError\('not this"),
     ],
 )
 def test_what_an_environment_may_not_do(episode: str, message: str, world: World) -> None:
-    with pytest.raises(InterpreterError, match=message):
+    at = r"^p.rpeg:\d+:\d+: rpeg.tool: `world`: "
+    with pytest.raises(InterpreterError, match=at + message):
         Interpreter(parse(STEP, more=things(episode)), "p", world).run(1)
 
 
-def test_it_stands_alone(world: World) -> None:
-    step = STEP.replace("q, world, n=2", "q, world, calc, n=2")
-    module = parse(step, more=things(more='tool calc = function("rule:calculator")'))
-    message = "rpeg.generate: `world` answers every turn: give it without other tools"
-    with pytest.raises(InterpreterError, match=message):
-        Interpreter(module, "p", world).run(1)
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("counting_world:Cuont", r"`Cuont` is not there in \S+/counting_world.py: name .*`Count`"),
+        ("counting_world:SEED", r"`SEED` is a value in \S+/counting_world.py: name a function"),
+        ("nowhere:Game", r"nowhere can't be imported: there is none in \S+, nor an installed one"),
+        ("half.done:Game", r"half.done can't be imported: there is none in "),
+        ("unwritten:Game", r"unwritten can't be imported: SyntaxError"),
+        ("lacking:Game", r"lacking can't be imported: ModuleNotFoundError.*'no_such_module'"),
+    ],
+)
+def test_code_that_is_not_there(source: str, message: str, world: World) -> None:
+    (world.root / "unwritten.py").write_text("class\n")
+    (world.root / "lacking.py").write_text("import no_such_module\n")
+    text = things().replace("counting_world:Count", source)
+    at = rf"^p.rpeg:\d+:\d+: rpeg.tool: `python:{source}`: "
+    with pytest.raises(InterpreterError, match=at + message):
+        Interpreter(parse(STEP, more=text), "p", world)

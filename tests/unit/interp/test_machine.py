@@ -326,17 +326,12 @@ def test_a_controller_moves_the_coefficient_of_the_next_step(interpret: Interpre
     ("step", "more", "message"),
     [
         (
-            SAMPLE.replace("actor@i, q", "actor@i, q, world"),
-            'tool world = environment("rule:calculator")',
-            r"rpeg.tool: `rule:calculator` is no environment: use python:module:name",
-        ),
-        (
             SAMPLE.replace("actor@i, q", "actor@i, q, find"),
             'tool find = function("python:a:b")',
             r"rpeg.tool: `python:a:b` runs code of yours: allow it with RPEG_ALLOW_PYTHON=1",
         ),
     ],
-    ids=["environment", "python"],
+    ids=["python"],
 )
 def test_what_it_does_not_run_is_refused_by_name(
     step: str, more: str, message: str, interpret: Interpret

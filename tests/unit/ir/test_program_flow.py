@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.ir.test_rrt import PROGRAM, messages, place
+from tests.unit.tools.opt import ROOT, opt
 
 BUFFER = (
     '%y_buffer = rrt.call "TrajectoryBuffer"(%run) {name = "y", capacity = 3 : i64, '
@@ -126,3 +127,30 @@ def test_mistakes(change: tuple[str, str], at: str, message: str) -> None:
     found = [m.split(": ", 1) for m in messages(text)]
     assert found[0][0] == place(text, at)
     assert {said for _, said in found} == {message}
+
+
+TWO_POOLS = str(ROOT / "examples" / "async_two_pools.rpeg")
+LOWERED = "rpeg-annotate-parallelism{plan=two},rpeg-schedule,rpeg-lower-to-programs"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "window = 2",
+            "window = 3",
+            "window=3: what takes the samples of these weights lets them be 2 versions old "
+            "(max_lag): write window = 2",
+        ),
+        (
+            "max_lag = 2",
+            "max_lag = 1",
+            "channel `y`: max_lag is 2 here, and 1 in the program of `rollout`: write the same",
+        ),
+    ],
+)
+def test_windows_of_two_pools(old: str, new: str, message: str) -> None:
+    text = opt(TWO_POOLS, "-p", LOWERED).out
+    assert messages(text) == []
+    found = [m.split(": ", 1)[1] for m in messages(text.replace(old, new, 1))]
+    assert message in found, found

@@ -133,6 +133,46 @@ def test_a_setting_of_another_kind_is_no_number_to_compare(declared: str, messag
     assert message in {d.message for d in diagnose(module, sources)}
 
 
+@pytest.mark.parametrize(
+    ("part", "written", "message"),
+    [
+        ("size", '"8"', "10: size: expected a whole number: write it without quotes, size=8"),
+        ("seed", '"-1"', "6: seed: expected a whole number: write it without quotes, seed=-1"),
+        ("adamw", 'lr="1e-4"', "3: lr: expected a number: write it without quotes, lr=1e-4"),
+        (
+            "coef",
+            '"0.1"',
+            "15: coef: expected a number or a state such as kl@i: write it without quot",
+        ),
+        (
+            "verifier",
+            'outcome("rule:math", timeout="10s")',
+            "7: timeout: expected a time such as 10s: write it without quotes, timeout=10s",
+        ),
+        ("size", '"many"', "10: size: expected a whole number"),
+        ("size", '"0.5"', "10: size: expected a whole number"),
+        ("size", '"8 # rows"', "10: size: expected a whole number"),
+    ],
+)
+def test_numbers_in_quotes(part: str, written: str, message: str) -> None:
+    found = errors(**{part: written})
+    assert found and found[0].startswith(message), found
+    assert ("quot" in found[0]) == ("quot" in message)
+
+
+def test_numbers_of_params_and_lists_in_quotes() -> None:
+    text = PIPELINE.format(**RIGHT | {"size": "$rows"})
+    text = text.replace("  model actor", '  param rows = "8"\n  model actor')
+    text = text.replace(
+        "    v = values", '    m = weighted_sum(r, r, weights=["1", 2.0])\n    v = values'
+    )
+    found = [d.message for d in check(text, "p.rpeg") if d.severity == "error"]
+    assert found[:2] == [
+        "size: expected a whole number: write it without quotes, param rows = 8",
+        "weights: expected a list such as [1.0, 0.1]: write its items without quotes",
+    ]
+
+
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_no_range_holds_what_is_not_finite(number: float) -> None:
     assert number not in Range()

@@ -159,7 +159,8 @@ def test_unknown_plan(plans: tuple[str, str]) -> None:
 def test_stage_without_a_line() -> None:
     text = planned(PLAN.replace("    lp_old on all, par(dp=1, tp=2)\n", ""))
     assert refusals(parse(text), Annotate(plan="two")) == [
-        f"{place(text, 'logprob(actor')}: the plan `two` has no line for `lp_old`"
+        f"{place(text, 'two on')}: the plan leaves lp_old open, and nothing runs by it so: give "
+        "each a line, such as `lp_old on all`"
     ]
 
 

@@ -311,6 +311,14 @@ def test_more_than_the_correction_covers() -> None:
     assert refused(ALLOW, wide, step=ahead(9)) == [
         "ppo_clip covers a staleness of 8 here (weighted): take staleness=8"
     ]
+    assert refused(ALLOW, step=ahead(9)) == [
+        "`y` would be up to 9 steps old, the file allows 4: take staleness=4",
+        "ppo_clip covers a staleness of 8 here (weighted): take staleness=4",
+    ]
+    assert refused(ALLOW, *SAMPLED, step=ahead(9, correction="none-if-covered"))[1:] == [
+        "ppo_clip covers a staleness of 1 here (anchored at behaviour): take "
+        "correction=decoupled and staleness=4, or take staleness=1"
+    ]
     bare = ahead(2, correction="none-if-covered")
     assert refused(ALLOW, *SAMPLED, step=bare) == [
         "ppo_clip covers a staleness of 1 here (anchored at behaviour): take "

@@ -17,6 +17,7 @@ from tests.unit.tools.commands import PLAN, Shell, message
 
 ROOT = Path(__file__).parents[3]
 READERS = ["check", "compile -o out", "run", "fmt"]
+OTHERS = "give a file, such as binary.rpeg, p.rpeg"
 
 
 # ---- inputs that are none
@@ -26,19 +27,22 @@ READERS = ["check", "compile -o out", "run", "fmt"]
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("none.rpeg", "none.rpeg: No such file or directory"),
-        ("none.rpeg:p", "none.rpeg: No such file or directory"),
-        ("tiny", "tiny: Is a directory"),
+        ("none.rpeg", f"none.rpeg: No such file or directory; {OTHERS}"),
+        ("none.rpeg:p", f"none.rpeg: No such file or directory; {OTHERS}"),
+        ("tiny/x", "tiny/x: No such file or directory; give the path of a .rpeg file"),
+        ("pp.rpeg", "pp.rpeg: No such file or directory; did you mean p.rpeg?"),
+        ("tiny", "tiny: Is a directory; give the path of a .rpeg file"),
+        (".", f".: Is a directory; {OTHERS}"),
         ("binary.rpeg", "binary.rpeg:2:6: this is not UTF-8 text (byte 14 of the file)"),
     ],
-    ids=["missing", "missing with a pipeline", "folder", "binary"],
+    ids=["missing", "with a pipeline", "nothing near", "near", "folder", "full folder", "binary"],
 )
 def test_files(command: str, name: str, text: str, shell: Shell) -> None:
     (shell.folder / "binary.rpeg").write_bytes(b"rpeg 0.1\nrpeg \xff\xfe")
     before = shell.names()
     done = shell(*command.split(), name)
     if command == "fmt" and name.endswith(":p"):
-        text = "none.rpeg: No such file or directory"
+        text = f"none.rpeg: No such file or directory; {OTHERS}"
     assert (done.code, done.out, done.err) == (1, "", f"error: {text}\n")
     assert shell.names() == before
 
@@ -50,6 +54,50 @@ def test_check_takes_several_files(shell: Shell) -> None:
     assert done.code == 1
     assert done.err.startswith("bad.rpeg:")
     assert done.out.startswith("good.rpeg:p: no errors")
+
+
+def test_a_file_that_can_not_be_read_hides_no_other(shell: Shell) -> None:
+    (shell.folder / "binary.rpeg").write_bytes(b"\xff")
+    shell.write(("n=2", "m=2"), name="bad.rpeg")
+    shell.write(name="lines.mlir")
+    names = ("binary.rpeg", "none.rpeg", "tiny", "lines.mlir", "bad.rpeg", "p.rpeg")
+    done = shell("check", *names)
+    assert done.code == 2, "the command is wrong for lines.mlir"
+    assert done.err.startswith("error: binary.rpeg:1:1: this is not UTF-8 text")
+    for name in names[:-1]:
+        assert re.search(rf"^(error: )?(rpeg check takes .*)?{name}", done.err, re.M), name
+    assert done.out.startswith("p.rpeg:p: no errors")
+    found = json.loads(shell("check", *names, "--json").out)
+    assert [(d["file"], d["line"] is None) for d in found] == [
+        *(("binary.rpeg", False), ("none.rpeg", True), ("tiny", True), ("lines.mlir", True)),
+        ("bad.rpeg", False),
+    ]
+    fmt = shell("fmt", "--check", "none.rpeg", "p.rpeg")
+    assert (fmt.code, message(fmt.err)[:16]) == (1, "error: none.rpeg")
+
+
+@pytest.mark.parametrize(
+    ("words", "file", "rule"),
+    [
+        ("explain bad.rpeg", "bad.rpeg", "unknown-setting"),
+        ("simulate bad.rpeg", "bad.rpeg", "unknown-setting"),
+        ("diff bad.rpeg p.rpeg", "bad.rpeg", "unknown-setting"),
+        ("explain p.rpeg", None, None),
+        ("explain binary.rpeg", "binary.rpeg", None),
+        ("rollouts none", None, None),
+        ("check p.rpeg --cluster cpu --arch x", None, None),
+    ],
+)
+def test_failures_as_json(words: str, file: str | None, rule: str | None, shell: Shell) -> None:
+    """In the form of rpeg check --json, whatever the command."""
+    (shell.folder / "binary.rpeg").write_bytes(b"\xff")
+    shell.write(("n=2", "m=2"), name="bad.rpeg")
+    done = shell(*words.split(), "--json")
+    told = json.loads(done.out)["messages"][0]
+    assert done.code > 0
+    assert (told["file"], told["rule"], told["severity"]) == (file, rule, "error")
+    assert (told["line"] is None) == (file is None)
+    assert set(told) == {"file", "line", "column", "severity", "message", "rule"}
 
 
 def test_control_characters_are_escaped(shell: Shell) -> None:

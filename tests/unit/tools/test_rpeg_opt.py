@@ -222,6 +222,15 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     assert opt(stdin="").err == "<stdin>:1:1: error: expected an operation\n"
 
 
+@pytest.mark.parametrize("option", ["-o", "--crash-reproducer"])
+def test_a_file_that_can_not_be_written_is_refused_first(option: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for name, why in (("", "it is a folder"), ("file/x", f"{tmp_path}/file is not a folder")):
+        run = opt("none.mlir", option, str(tmp_path / name))
+        assert (run.code, run.out) == (1, "")
+        assert run.err == f"rpeg-opt: error: {tmp_path / name} can't be written: {why}\n"
+
+
 def test_what_has_no_surface_is_said_with_its_place() -> None:
     above = "      %lp_ref = rpeg.logprob"
     mlir = opt(GRPO).out.replace(above, f"      %now = rpeg.on_policy_logprob %y {{}}\n{above}")

@@ -1,0 +1,34 @@
+"""Messages as JSON: every command with `--json` tells what is wrong in the same form."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rpeg.ir.text.diagnostics import Diagnostic
+from rpeg.tools.console import Failure
+
+
+def record(diagnostic: Diagnostic) -> dict[str, Any]:
+    """One message about a text."""
+    return {
+        "file": diagnostic.file,
+        "line": diagnostic.at.line,
+        "column": diagnostic.at.column,
+        "severity": diagnostic.severity,
+        "message": diagnostic.message,
+        "rule": diagnostic.rule or None,
+    }
+
+
+def records(failure: Failure, file: str | None = None) -> list[dict[str, Any]]:
+    """Why a command can't go on, or can't with a `file`: without a place, unless a text has it."""
+    if failure.diagnostics:
+        return [record(diagnostic) for diagnostic in failure.diagnostics]
+    place = {"file": file, "line": None, "column": None}
+    return [{**place, "severity": "error", "message": str(failure), "rule": None}]
+
+
+def failed(failure: Failure) -> str:
+    """The line of JSON that stands for what a command did not come to print."""
+    return json.dumps({"messages": records(failure)}, ensure_ascii=False)
