@@ -4,7 +4,7 @@
 
 All plans are distinct and nothing is remembered between them. Some are priced again one at a time;
 both ways have to agree to 1e-12. GPT3-175B on A100, batches of 512 to 4,096 sequences. `--beside`
-also times llm-analysis (`pip install llm-analysis==0.2.2`) on one plan of that model.
+also times llm-analysis on one plan of that model; where it isn't installed, how to is told.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import itertools
 import os
 import time
+from importlib.util import find_spec
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -27,6 +28,9 @@ from rpeg.cost.training import step_time
 
 SHAPE = load_architecture("GPT3-175B")
 MACHINE = load_machine("a100")
+INSTALL = "pip install fire && pip install --no-deps llm-analysis==0.2.2"
+"""Without what it depends on besides: it pins packages of 2023, and uses them for names alone."""
+
 AXES = {
     "tp": (1, 2, 4, 8),
     "pp": (1, 2, 3, 4, 6, 8, 12, 16),
@@ -69,7 +73,7 @@ def worst_difference(plans: Plans, together: tuple[Array, ...], checked: int) ->
 def llm_analysis_rate(number: int = 200) -> float:
     """Analyses a second of llm-analysis: GPT3-175B with tp, pp and dp of 8, time and memory.
 
-    Raises ImportError where it isn't installed.
+    Raises ModuleNotFoundError where it isn't installed.
     """
     from llm_analysis.analysis import LLMAnalysis
     from llm_analysis.config import (
@@ -107,6 +111,8 @@ def main() -> None:
     parser.add_argument("--checked", type=int, default=1000)
     parser.add_argument("--beside", action="store_true", help="time llm-analysis too")
     options = parser.parse_args()
+    if options.beside and not all(map(find_spec, ("llm_analysis", "fire"))):
+        raise SystemExit(f"--beside: llm-analysis isn't installed: {INSTALL}")
     plans = distinct(options.plans)
     started = time.process_time()
     together = costs(plans)

@@ -5,7 +5,7 @@ the runtime wherever it runs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts")
@@ -61,3 +61,9 @@ def misfits(counts: Counts, *, tp: int, pp: int, vpp: int, ep: int = 1) -> Itera
         yield f"ep={ep} spreads experts, and this model is dense: write ep=1, or leave it out"
     elif counts.experts % ep:
         yield f"{counts.experts} experts can't be split {ep} ways (ep={ep}): write a divisor"
+
+
+def engine_misfits(counts: Counts, *, tp: int, pp: int) -> Iterator[str]:
+    """The same of an engine of its own, which copies key-value heads where ranks outnumber them."""
+    copied = tp if tp % counts.kv_heads == 0 else counts.kv_heads
+    yield from misfits(replace(counts, kv_heads=copied), tp=tp, pp=pp, vpp=1)

@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from rpeg.cost.estimate import Cost, Estimate, MemoryKind, PoolMemory, PoolUse, StageEstimate
 from rpeg.cost.period.build import task_graph
+from rpeg.cost.period.cards import with_shared_cards
 from rpeg.cost.period.graph import TaskGraph
 from rpeg.cost.period.steady import Steady, steady
 from rpeg.cost.platform import Platform
@@ -67,9 +68,12 @@ def estimate_of(setting: Setting, graph: TaskGraph, plan: str) -> Estimate:
 
 
 def step_graph(setting: Setting) -> TaskGraph:
-    """The tasks of a step, with the seconds of their profiles. Raises GraphError without L2."""
+    """The tasks of a step, with the seconds of their profiles, and the cards that their links
+    share. Raises GraphError without L2.
+    """
     table = profiles(setting)
-    return task_graph(setting.pipeline, lambda op: table[op].seconds, apart(setting))
+    graph = task_graph(setting.pipeline, lambda op: table[op].seconds, apart(setting))
+    return with_shared_cards(graph, setting.pools)
 
 
 def _stage(stage: Priced, setting: Setting) -> StageEstimate:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 
-from rpeg.ir.clusters import KEYS, ClusterError, gpus_of, known_clusters
+from rpeg.ir.clusters import KEYS, MEMORIES, ClusterError, gpus_of, known_clusters
 from rpeg.ir.figures import ABOVE_0, AT_LEAST_1, SHARE, TOP, FigureError, Figures
 from rpeg.resources import resource
 
@@ -151,11 +151,11 @@ def _machine(file: Figures) -> Machine:
         name=file.words(TOP, "name"),
         device=file.words("device", "name"),
         gpus_per_node=gpus_of(file),
-        memory_bytes=file.number("device", "memory_gb", ABOVE_0) * STACKED_GIGA,
+        memory_bytes=file.number("device", "memory_gb", MEMORIES["device"]) * STACKED_GIGA,
         flops=_peaks(file),
         hbm_bytes_per_s=file.number("device", "hbm_gb_per_s", ABOVE_0) * GIGA,
         host_bytes_per_s=file.number("device", "host_gb_per_s", ABOVE_0) * GIGA,
-        host_memory_bytes=file.number("host", "memory_gb", ABOVE_0) * GIGA,
+        host_memory_bytes=file.number("host", "memory_gb", MEMORIES["host"]) * GIGA,
         link=_link(file, "gpu_link", file.whole("gpu_link", "gpus", AT_LEAST_1)),
         nic=_link(file, "nic", 0),
         nodes_per_rack=file.number("rack", "nodes", AT_LEAST_1, default=float("inf")),

@@ -44,6 +44,9 @@ MOST_NODES = 100_000
 MOST_PER_NODE = 4096
 """What no cluster has more of: nodes, and GPUs or cores of a node."""
 
+MEMORIES = {"device": up_to(100_000, ABOVE_0), "host": up_to(1_000_000, ABOVE_0)}
+"""GB that a device, or a node's host, may have: many times what any has."""
+
 
 class ClusterError(ValueError):
     """No such cluster, or a file in another form; the text says what to write."""
@@ -151,12 +154,28 @@ def _sized(file: Figures, nodes: int | None) -> Cluster:
     largest = _most_nodes(file)
     size = largest if nodes is None else nodes
     if size is None:
-        raise ClusterError(f'"{name}" has no fixed size: write how many nodes, "{name}-8"')
+        raise _unsized(file, name)
     if not 1 <= size <= (largest or MOST_NODES):
         raise ClusterError(f"no cluster of {size} nodes: {name} has {_range(largest)}")
+    _check_memories(file)
     gpus = gpus_of(file)
     full_name = name if nodes is None else f"{name}-{nodes}"
     return Cluster(full_name, size, gpus, _cores(file), _device(file) if gpus else None)
+
+
+def _unsized(file: Figures, name: str) -> ValueError:
+    """Of a shipped machine the name tells how many nodes are meant, of a file the file."""
+    if name in known_clusters() and file.path == _file(name):
+        return ClusterError(f'"{name}" has no fixed size: write how many nodes, "{name}-8"')
+    form = 'max_nodes = { value = 8, source = "datasheet", cite = "" }'
+    return file.at(TOP, "max_nodes", f"nothing tells how many nodes there are: write {form}")
+
+
+def _check_memories(file: Figures) -> None:
+    """Holds what is told to its range, also where nothing is priced. Raises FigureError."""
+    for section, within in MEMORIES.items():
+        if "memory_gb" in file.section(section):
+            file.number(section, "memory_gb", within)
 
 
 def gpus_of(file: Figures) -> int:
@@ -177,7 +196,7 @@ def _cores(file: Figures) -> int:
 
 
 def _device(file: Figures) -> Device:
-    memory = file.number("device", "memory_gb", ABOVE_0)
+    memory = file.number("device", "memory_gb", MEMORIES["device"])
     return Device(file.words("device", "name"), round(memory * 10**9))
 
 

@@ -163,7 +163,7 @@ def placed(
     module, pipeline = checked.module, checked.pipeline
     placing = _placing(pipeline, choice, gpus)
     run_passes(module, [*passes_of(SIMPLIFY), placing], source)
-    report(fit_problems(pipeline, checked.sources, source), source)
+    report(fit_problems(pipeline, checked.sources, source, choice.runs), source)
     lowering = RpegLowerToProgramsPass(order=choice.order)
     run_passes(module, [*passes_of(LOWER), lowering], source)
     return module

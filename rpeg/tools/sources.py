@@ -11,8 +11,11 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import StringAttr
 
+from rpeg.cost.architecture import Architecture
 from rpeg.cost.lengths import LengthsError, listed
+from rpeg.cost.profiles.shapes import published
 from rpeg.fit import Counts, misfits
+from rpeg.frontend import load
 from rpeg.ir.base import RpegOp
 from rpeg.ir.layout import width_of
 from rpeg.ir.ops.declare import DataOp, DeclareOp, ExpectOp, ModelOp, PipelineOp
@@ -22,6 +25,7 @@ from rpeg.ir.stages import stages
 from rpeg.ir.text.diagnostics import Diagnostic, Severity
 from rpeg.ir.text.sources import Sources
 from rpeg.ir.types.attributes import RecordAttr
+from rpeg.passes.base import pipelines
 from rpeg.passes.layouts import layout_of, moves_rows
 from rpeg.resources import found, resource
 from rpeg.rundir.exports import newest_export
@@ -131,15 +135,16 @@ def path_of(source: Source, uri: str) -> Path:
     return found(source.folder, uri)
 
 
-def fit_problems(pipeline: PipelineOp, sources: Sources, source: Source) -> Iterator[Diagnostic]:
-    """Models that their layouts can't split, as far as their folders are here."""
-    models = {op.title: op for op in pipeline.body.block.ops if isinstance(op, ModelOp)}
-    known: dict[str, Counts] = {}
-    for name, op in models.items():
-        uri = op.uri if op.initial is None else models[op.initial].uri
-        counts = _counts(path_of(source, uri)) if uri is not None and ":" not in uri else None
-        known.update({name: counts} if counts is not None else {})
-    for op, text in layout_misfits(pipeline, known):
+def fit_problems(
+    pipeline: PipelineOp, sources: Sources, source: Source, runs: Sequence[Path] = ()
+) -> Iterator[Diagnostic]:
+    """Models that their layouts can't split, as far as their shapes are known here: by folder, by
+    name on Hugging Face, or by what a run in one of `runs` exported.
+    """
+    models = _models(pipeline)
+    known = {name: _counts(_source_of(op, models), source, runs) for name, op in models.items()}
+    known_here = {name: counts for name, counts in known.items() if counts is not None}
+    for op, text in layout_misfits(pipeline, known_here):
         yield Diagnostic(sources.position(op, setting("source")), text, "error", source.name)
 
 
@@ -163,8 +168,55 @@ def _layouts(model: str, placed: Sequence[RpegOp]) -> Iterator[RecordAttr]:
     return (layout for layout in found if layout is not None)
 
 
-def _counts(folder: Path) -> Counts | None:
-    """What a model's configuration says; None where there is none, which its launch tells."""
+def _models(pipeline: PipelineOp) -> dict[str, ModelOp]:
+    return {op.title: op for op in pipeline.body.block.ops if isinstance(op, ModelOp)}
+
+
+def _source_of(op: ModelOp, models: Mapping[str, ModelOp]) -> str | None:
+    """Where a model's weights, or those of the model that it starts from, come from."""
+    return op.uri if op.initial is None else models[op.initial].uri
+
+
+def _counts(uri: str | None, source: Source, runs: Sequence[Path]) -> Counts | None:
+    """What a source's shape is; None where nothing here tells, which the launch does."""
+    if uri is None:
+        return None
+    if uri.startswith("run:"):
+        return _exported(uri, runs) or _trained_here(uri, source)
+    if uri.startswith("hf:"):
+        name = uri.removeprefix("hf:")
+        shape = published(name)
+        return _of_folder(source.folder / name) or (counts_of(shape) if shape else None)
+    return _of_folder(path_of(source, uri)) if ":" not in uri else None
+
+
+def _exported(uri: str, runs: Sequence[Path]) -> Counts | None:
+    try:
+        return _of_folder(newest_export(runs or (Path("runs"),), uri))
+    except RuntimeFailure:
+        return None
+
+
+def _trained_here(uri: str, source: Source) -> Counts | None:
+    """Of a model that another pipeline of the same file is to export."""
+    pipeline, _, name = uri.removeprefix("run:").partition("/")
+    module = load(source.text, source.name, pipeline=pipeline).module
+    for made in pipelines(module) if module is not None else ():
+        models = _models(made)
+        first = _source_of(models[name], models) if name in models else None
+        if first is not None and not first.startswith("run:"):
+            return _counts(first, source, ())
+    return None
+
+
+def counts_of(shape: Architecture) -> Counts:
+    """What of a model is split."""
+    experts = shape.experts.number if shape.experts is not None else 0
+    return Counts(shape.layers, shape.heads, shape.kv_heads, shape.ffn, experts)
+
+
+def _of_folder(folder: Path) -> Counts | None:
+    """What a model's configuration says; None where there is none."""
     try:
         return Counts.of_config(json.loads((folder / "config.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

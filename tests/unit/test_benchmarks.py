@@ -83,7 +83,35 @@ def test_the_table_of_predicted_and_measured(monkeypatch: MonkeyPatch) -> None:
     assert head.split() == ["layout", "predicted", "measured", "error", "spread"]
     assert lines[0].split()[-4:] == ["-26.7%", "22.2%", "repeats", "vary"]
     assert lines[1].split() == ["dp2", "2.000", "s", "2.500", "s", "-20.0%", "0.0%"]
-    assert lines[4].split() == ["generate", "1.000", "s", "2.500", "s", "-60.0%"]
+    assert lines[2] == "median error 23.3%, largest 26.7%: 0 of 2 layouts within 15%"
+    assert lines[5].split() == ["generate", "1.000", "s", "2.500", "s", "-60.0%"]
+
+
+def test_a_layout_whose_run_fails_leaves_the_others(
+    tmp_path: Path, monkeypatch: MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first round ends at the second layout; what was measured is told."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import model
+
+    def one_round(layout: model.Layout, *told: object) -> None:
+        if told[1] == "tp2":
+            raise subprocess.CalledProcessError(1, ["rpeg", "run"])
+        layout.predicted.append(1.0)
+        layout.measured.append(1.1)
+
+    monkeypatch.setattr(sys, "argv", ["model.py", str(tmp_path), "--rounds", "2", "--busy"])
+    monkeypatch.setattr(model, "others_share", lambda: 0.02)
+    monkeypatch.setattr(model, "write_pipeline", lambda folder: folder / "p.rpeg")
+    monkeypatch.setattr(model, "with_lengths", lambda pipeline, folder: pipeline)
+    monkeypatch.setattr(model, "measure", lambda processes, calibrations: core(1.0))
+    monkeypatch.setattr(model, "write_cluster", lambda folder, found: tmp_path / "c.toml")
+    monkeypatch.setattr(model, "one_round", one_round)
+    with pytest.raises(SystemExit, match="some layouts were never measured"):
+        model.main()
+    told = capsys.readouterr().out
+    assert told.count("ended: Command '['rpeg', 'run']' returned non-zero") == 2
+    assert "median error 9.1%, largest 9.1%: 3 of 3 layouts within 15%" in told
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rpeg.fit import Counts, misfits
+from rpeg.fit import Counts, engine_misfits, misfits
 
 DENSE = {
     "num_attention_heads": 8,
@@ -29,4 +29,15 @@ def test_a_dense_model_has_none() -> None:
     assert list(misfits(counts, tp=1, pp=1, vpp=1)) == []
     assert list(misfits(counts, tp=1, pp=1, vpp=1, ep=2)) == [
         "ep=2 spreads experts, and this model is dense: write ep=1, or leave it out"
+    ]
+
+
+def test_engines_copy_key_value_heads() -> None:
+    counts = Counts.of_config(DENSE)
+    told = "4 key-value heads can't be split 8 ways (tp=8): write a divisor"
+    assert list(misfits(counts, tp=8, pp=1, vpp=1)) == [told]
+    assert list(engine_misfits(counts, tp=8, pp=1)) == []
+    assert [why.partition(" can't")[0] for why in engine_misfits(counts, tp=3, pp=1)] == [
+        "8 attention heads",
+        "4 key-value heads",
     ]

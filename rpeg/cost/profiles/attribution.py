@@ -34,6 +34,8 @@ class Causes:
     """Launches, scheduling, and heads and tails of kernels."""
     moved_bytes: float
     """Bytes that one GPU's memory moves."""
+    card_s: float
+    """Seconds that one process's card is busy, hidden by other work or not."""
 
 
 def causes(seconds: Seconds, machine: Machine) -> Causes:
@@ -49,7 +51,14 @@ def causes(seconds: Seconds, machine: Machine) -> Causes:
         communication=whole - linkless,
         overhead=linkless - kernels,
         moved_bytes=memory_alone * machine.memory_rate,
+        card_s=seconds(_nothing_but(machine, machine.nic)) - seconds(_nothing_but(machine)),
     )
+
+
+def _nothing_but(machine: Machine, nic: Link | None = None) -> Machine:
+    """Arithmetic, memory and links endlessly fast, cards too unless given."""
+    endless = _slowed(machine, flops=False, memory=False)
+    return replace(endless, nic=endless.nic if nic is None else nic)
 
 
 def _free_links(machine: Machine) -> Machine:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from xdsl.ir import SSAValue
 
@@ -28,6 +30,12 @@ def bucket_of(update: UpdateOp) -> float:
     clause = clause_of(update, "publish")
     told = python_value(clause.settings.get("bucket")) if clause is not None else None
     return float(told) if isinstance(told, int) else BUCKET
+
+
+def mode_of(update: UpdateOp) -> str:
+    """How an update's weights are published."""
+    clause = clause_of(update, "publish")
+    return str(python_value(clause.settings.get("mode"))) if clause is not None else "reshard"
 
 
 def publish_within(
@@ -57,8 +65,7 @@ def publish_apart(
     bucket: float = BUCKET,
 ) -> Profile:
     """New weights for another pool: from every process that trains, or from one (`bcast`)."""
-    senders = 1 if mode == "bcast" else trainer.processes
-    copies = 1 if mode in ("bcast", "relay") else engine.dp
+    senders, copies = _senders(trainer, mode), _copies(engine, mode)
     seconds = apart_s(
         np.asarray(model.weight_bytes),
         np.asarray(engine.tp * engine.pp),
@@ -71,6 +78,42 @@ def publish_apart(
     started = start_s(most, bucket, machine.nic.latency_s, machine)
     sent = moved("communication", float(seconds))
     return sent.with_seconds("memory", packed).with_seconds("overhead", started)
+
+
+@dataclass(frozen=True)
+class Passage:
+    """Seconds that weights on their way keep parts of one process busy."""
+
+    card: float
+    memory: float
+    """What passes is read or written by the card, and read and written to pack or unpack it."""
+
+    @classmethod
+    def of(cls, size: float, machine: Machine) -> Passage:
+        """Of so many bytes."""
+        return cls(size / machine.nic.reached, 3.0 * size / machine.memory_rate)
+
+
+def received(model: ModelShape, engine: Layout, machine: Machine) -> Passage:
+    """New weights at one process of an engine."""
+    return Passage.of(model.weight_bytes / (engine.tp * engine.pp), machine)
+
+
+def sent(
+    model: ModelShape, trainer: Layout, engine: Layout, machine: Machine, mode: str
+) -> Passage:
+    """New weights at one process that sends them."""
+    senders, copies = _senders(trainer, mode), _copies(engine, mode)
+    return Passage.of(model.weight_bytes * copies / senders, machine)
+
+
+def _senders(trainer: Layout, mode: str) -> int:
+    return 1 if mode == "bcast" else trainer.processes
+
+
+def _copies(engine: Layout, mode: str) -> int:
+    """How often the weights leave the trainer."""
+    return 1 if mode in ("bcast", "relay") else engine.dp
 
 
 def transfer(value: SSAValue, rows: Rows, senders: int, takers: int, machine: Machine) -> Profile:

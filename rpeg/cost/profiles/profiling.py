@@ -7,6 +7,7 @@ from dataclasses import replace
 from xdsl.ir import Operation
 
 from rpeg.cost.profiles import moving, passes
+from rpeg.cost.profiles.contention import slowed
 from rpeg.cost.profiles.footprint import usable
 from rpeg.cost.profiles.judging import judge
 from rpeg.cost.profiles.layouts import Layout, bound_of, layout_of
@@ -19,7 +20,7 @@ from rpeg.cost.profiles.workload import Rows, timeout_of
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.effects import EvalLossOp, EvalOp
 from rpeg.ir.ops.fuse import FuseOp
-from rpeg.ir.ops.movement import PublishOp, TransferOp, clause_of, model_of, pool_of
+from rpeg.ir.ops.movement import PublishOp, TransferOp, model_of, pool_of
 from rpeg.ir.ops.regions import CollectOp, EveryOp
 from rpeg.ir.ops.sampling import GenerateOp, LogprobOp, ScoreOp, ValuesOp
 from rpeg.ir.ops.updates import UpdateOp
@@ -50,7 +51,9 @@ def _enter(
     times *= _repeats(op, setting)
     inside = [o for region in op.regions for block in region.blocks for o in block.ops]
     parts = [_enter(o, setting, found, times) for o in inside]
-    own = _profile(op, setting).times(times) if not inside else sum(parts, Profile())
+    own = sum(parts, Profile())
+    if not inside:
+        own = slowed(op, _profile(op, setting).times(times), setting)
     found[op] = own
     return own
 
@@ -193,10 +196,9 @@ def _published(op: PublishOp, setting: Setting) -> Profile:
         )
         launches = setting.assumptions.publish_launches * setting.models[model].shape.layers
         return within.with_seconds("overhead", launches * setting.machine.launch_s)
-    clause = clause_of(update, "publish")
-    mode = str(python_value(clause.settings.get("mode"))) if clause is not None else "reshard"
+    mode, bucket = moving.mode_of(update), moving.bucket_of(update)
     return moving.publish_apart(
-        setting.models[model], trainer, engine, setting.machine, mode, moving.bucket_of(update)
+        setting.models[model], trainer, engine, setting.machine, mode, bucket
     )
 
 

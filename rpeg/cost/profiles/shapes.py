@@ -99,7 +99,7 @@ def _shape(
 def _of_source(op: ModelOp, uri: str, folder: Path) -> Architecture | None:
     scheme, colon, rest = uri.partition(":")
     if colon:
-        return find(rest) or find(TUNED.sub("", rest)) if scheme == "hf" else None
+        return published(rest) if scheme == "hf" else None
     path = found(folder, uri) / "config.json"
     if not path.is_file():
         return find(Path(uri).name)
@@ -107,6 +107,11 @@ def _of_source(op: ModelOp, uri: str, folder: Path) -> Architecture | None:
         return load_architecture(str(path))
     except FigureError as error:
         raise ShapeError(op, str(error)) from error
+
+
+def published(name: str) -> Architecture | None:
+    """The shape of a model by its name on Hugging Face, where one of `architectures/` has it."""
+    return find(name) or find(TUNED.sub("", name))
 
 
 def _with_scalar_head(shape: Architecture) -> Architecture:

@@ -20,6 +20,10 @@ class Profile:
     """Useful ones: of the model, nothing computed again."""
     bytes: float = 0.0
     """What device memories move."""
+    memory_s: float = 0.0
+    """Seconds that one process's memory is busy."""
+    card_s: float = 0.0
+    """Seconds that its card is busy."""
 
     def times(self, factor: float) -> Profile:
         """So many of it a step."""
@@ -28,6 +32,8 @@ class Profile:
             {cause: seconds * factor for cause, seconds in self.breakdown.items()},
             self.flops * factor,
             self.bytes * factor,
+            self.memory_s * factor,
+            self.card_s * factor,
         )
 
     def with_seconds(self, cause: str, seconds: float) -> Profile:
@@ -46,6 +52,8 @@ class Profile:
             parts,
             self.flops + other.flops,
             self.bytes + other.bytes,
+            self.memory_s + other.memory_s,
+            self.card_s + other.card_s,
         )
 
 
@@ -58,7 +66,14 @@ def attributed(formula: Seconds, machine: Machine, flops: float, processes: int)
         "communication": found.communication,
         "overhead": found.overhead,
     }
-    return Profile(sum(parts.values()), parts, flops, found.moved_bytes * processes)
+    return Profile(
+        sum(parts.values()),
+        parts,
+        flops,
+        found.moved_bytes * processes,
+        found.moved_bytes / machine.memory_rate,
+        found.card_s,
+    )
 
 
 def moved(cause: str, seconds: float, moved_bytes: float = 0.0) -> Profile:

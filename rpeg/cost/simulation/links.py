@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rpeg.cost.period.cards import ends_of, ways
 from rpeg.cost.period.graph import Task, TaskGraph
 from rpeg.cost.simulation.network import Network, Transfer
 
@@ -20,18 +21,13 @@ def network_of(graph: TaskGraph, pools: Mapping[str, int], card: float) -> Netwo
         pools: processes of each pool.
         card: bytes a second of one process.
     """
-    capacity = {link: count * card for pool, count in pools.items() for link in _ways(pool, pool)}
+    capacity = {link: count * card for pool, count in pools.items() for link in ways(pool, pool)}
     found = {task.name: _transfer(task, pools, card) for task in graph.tasks}
     return Network(capacity, {name: each for name, each in found.items() if each is not None})
 
 
 def _transfer(task: Task, pools: Mapping[str, int], card: float) -> Transfer | None:
-    sender, _, taker = (task.resource or "").partition(" to ")
-    if sender not in pools or taker not in pools:
+    ends = ends_of(task, pools)
+    if ends is None:
         return None
-    size = task.seconds * min(pools[sender], pools[taker]) * card
-    return Transfer(size, _ways(sender, taker))
-
-
-def _ways(sender: str, taker: str) -> tuple[str, str]:
-    return f"{sender} sends", f"{taker} receives"
+    return Transfer(task.seconds * min(pools[end] for end in ends) * card, ways(*ends))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rpeg.cost.architecture import Architecture
 from rpeg.cost.generation import ENGINE_BYTES
 from rpeg.cost.profiles.setting import Setting
-from rpeg.fit import Counts
+from rpeg.fit import engine_misfits
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.effects import EvalOp
 from rpeg.ir.ops.movement import model_of
@@ -16,7 +15,7 @@ from rpeg.ir.rules.violations import setting as at_setting
 from rpeg.ir.text.diagnostics import Diagnostic
 from rpeg.ir.text.sources import position_of
 from rpeg.passes.layouts import moves_rows
-from rpeg.tools.sources import layout_misfits
+from rpeg.tools.sources import counts_of, layout_misfits
 
 GIB = 2.0**30
 
@@ -28,14 +27,20 @@ def refusals(setting: Setting, file: str) -> Iterator[Diagnostic]:
     for model, text in layout_misfits(setting.pipeline, known):
         yield Diagnostic(position_of(model), text, "error", file)
     for op in setting.stages.values():
+        for text in _uneven_engine(setting, op):
+            yield Diagnostic(position_of(op, at_setting("par")), text, "error", file)
         if (why := _no_room(setting, op)) is not None:
             yield Diagnostic(position_of(op, at_setting("engine")), why, "error", file)
 
 
-def counts_of(shape: Architecture) -> Counts:
-    """What of a model is split."""
-    experts = shape.experts.number if shape.experts is not None else 0
-    return Counts(shape.layers, shape.heads, shape.kv_heads, shape.ffn, experts)
+def _uneven_engine(setting: Setting, op: RpegOp) -> Iterator[str]:
+    """Why an engine of its own can't split its model; the embedded one has it whole."""
+    if not isinstance(op, GenerateOp | EvalOp) or (rollouts := setting.rollouts(op)).embedded:
+        return
+    at, counts = rollouts.layout, counts_of(rollouts.model.shape)
+    yield from (
+        f"`{rollouts.model.name}`: {why}" for why in engine_misfits(counts, tp=at.tp, pp=at.pp)
+    )
 
 
 def _no_room(setting: Setting, op: RpegOp) -> str | None:

@@ -19,12 +19,17 @@ def text(found: Simulated, title: str, notes: Sequence[str]) -> str:
 
 def _period(found: Simulated) -> Iterator[str]:
     yield f"a step, simulated    {found.period_s:10.2f} s  ± {found.error_s:.2f}"
-    yield f"closed form          {found.closed_form_s:10.2f} s  the gap is {found.gap:+.1%}:"
-    yield f"                     {found.of_tasks:+10.1%}    tasks take longer or shorter"
-    yield f"                     {found.of_waiting:+10.1%}    others wait for what varies"
+    yield f"closed form          {found.closed_form_s:10.2f} s  the gap is {_signed(found.gap)}:"
+    yield f"                     {_signed(found.of_tasks):>10}    tasks take longer or shorter"
+    yield f"                     {_signed(found.of_waiting):>10}    others wait for what varies"
     yield f"first task to last   {found.latency_s:10.2f} s  of a step by itself, closed form"
     among = "among others, which it waits for"
     yield f"                     {found.among_others_s:10.2f} s  of a step {among}, simulated"
+
+
+def _signed(share: float) -> str:
+    """In percent, with a sign; what rounds to nothing is +0.0 %, whichever side it is on."""
+    return f"{round(share, 3) + 0.0:+.1%}"
 
 
 def _stages(stages: tuple[StageTimes, ...]) -> Iterator[str]:

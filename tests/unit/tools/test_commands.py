@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from rpeg.resources import resource
 from rpeg.tools.rpeg import COMMANDS, main
 from tests.unit.passes.pipelines import GRPO, grpo, place
 from tests.unit.tools.commands import PLAN, Shell, message
@@ -231,6 +233,32 @@ def test_layouts_that_do_not_fit_the_model(layout: str, why: str, shell: Shell) 
     assert done.code == 1
     for model, at in (("actor", '"models/tiny'), ("ref", "actor@0")):
         assert f"p.rpeg:{place(text, at)}: error: `{model}`: {why}" in done.err
+
+
+def test_layouts_that_do_not_fit_a_known_shape(shell: Shell) -> None:
+    """A model of the hub that `architectures/` has, and one that a run exported."""
+    why = "2 key-value heads can't be split 7 ways (tp=7): write a divisor"
+    text = shell.write(('"tiny"', '"hf:Qwen/Qwen2.5-0.5B-Instruct"'))
+    done = shell("compile", "p.rpeg", "-o", "out", "--layout", "tp7")
+    assert done.code == 1
+    at = place(text, '"hf:Qwen')
+    assert f"p.rpeg:{at}: error: `actor`: {why}" in done.err
+    run = shell.folder / "runs" / "warm"
+    run.mkdir(parents=True)
+    (run / "exports.jsonl").write_text('{"model": "actor", "step": 1, "path": "exports/1"}\n')
+    shutil.copytree(resource("models/tiny-qwen2"), run / "exports" / "1")
+    shell.write(('"tiny"', '"run:warm/actor"'))
+    done = shell("compile", "p.rpeg", "-o", "out", "--layout", "tp4")
+    assert (done.code, "2 key-value heads can't be split 4 ways (tp=4)" in done.err) == (1, True)
+
+
+def test_a_model_of_the_same_file_is_known_before_its_run(shell: Shell) -> None:
+    warm = grpo(('"tiny"', '"models/tiny-qwen2"'), ("pipeline p {", "pipeline warm {"))
+    second = grpo(('"tiny"', '"run:warm/actor"')).removeprefix("rpeg 0.1\n")
+    shell.write(text=warm + second)
+    done = shell("compile", "p.rpeg:p", "-o", "out", "--layout", "tp4")
+    assert (done.code, "2 key-value heads can't be split 4 ways (tp=4)" in done.err) == (1, True)
+    assert shell("compile", "p.rpeg:p", "-o", "out", "--layout", "tp2").code == 0
 
 
 def test_unknown_plan(shell: Shell) -> None:

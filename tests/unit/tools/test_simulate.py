@@ -72,6 +72,13 @@ def test_errors_name_the_fix(shell: Shell, words: tuple[str, ...], text: str) ->
     assert text in message(done.err)
 
 
+def test_what_rounds_to_nothing_has_no_side(shell: Shell) -> None:
+    """One pool makes nobody wait, but for the rounding of sums."""
+    done = shell("simulate", PPO, "--plan", "four", "--steps", "3")
+    assert "+0.0%    others wait for what varies" in done.out
+    assert "-0.0%" not in done.out
+
+
 def test_steps_have_a_limit(shell: Shell) -> None:
     done = shell("simulate", PPO, "--plan", "four", "--steps", "1000000000")
     assert done.code == 2

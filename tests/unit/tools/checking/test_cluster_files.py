@@ -65,6 +65,38 @@ def test_every_figure_is_held_to_its_range(tmp_path: Path) -> None:
                 load_platform(str(path))
 
 
+@pytest.mark.parametrize("value", ["-96", "0", "nan", "200000"])
+@pytest.mark.parametrize("speeds", [True, False], ids=["speeds", "no speeds"])
+def test_memory_that_nothing_has(shell: Shell, value: str, speeds: bool) -> None:
+    """At its place, also where nothing is priced: the device's comes first in the file."""
+    whole = ALPS if speeds else re.sub(r"(?m)^\w+_(per_s|tflops) .*\n", "", without_speeds())
+    text = re.sub(r"(?m)^memory_gb = \{ value = [^,]+", f"memory_gb = {{ value = {value}", whole)
+    (shell.folder / "c.toml").write_text(text)
+    shell.write(text=grpo())
+    done = shell("check", "p.rpeg", "--cluster", "c.toml")
+    line = text.splitlines().index(next(n for n in text.splitlines() if "memory_gb" in n)) + 1
+    must = {"nan": "finite", "200000": "at most 100,000"}.get(value, "above 0")
+    assert f"c.toml:{line}:1: memory_gb must be {must}, not {value}" in done.err
+    assert (done.code, done.out) == (2, "")
+
+
+def without_speeds() -> str:
+    return ALPS.split("[gpu_link]")[0]
+
+
+@pytest.mark.parametrize("more", [(), ("--gpus", "4")])
+def test_a_file_of_no_size_tells_what_to_write(shell: Shell, more: tuple[str, ...]) -> None:
+    """Not what names of shipped machines take."""
+    (shell.folder / "c.toml").write_text(re.sub(r"max_nodes.*\n", "", ALPS))
+    shell.write(text=grpo())
+    for command in ("check", "explain"):
+        done = shell(command, "p.rpeg", "--cluster", "c.toml", *more)
+        assert done.code == 2
+        assert "max_nodes" in done.err
+        assert "c.toml-" not in done.err and '"alps-' not in done.err
+        assert more or "c.toml:1:1: nothing tells how many nodes there are: write" in done.err
+
+
 @pytest.mark.parametrize(
     ("section", "message"),
     [

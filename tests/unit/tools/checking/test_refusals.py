@@ -61,6 +61,12 @@ def test_as_it_stands_it_runs(shell: Shell) -> None:
             "`actor`: ep=8 spreads experts, and this model is dense: write ep=1, or leave it out",
         ),
         (
+            "par(dp=64), engine(",
+            "par(dp=4, tp=16), engine(",
+            "y on all",
+            "`actor`: 28 attention heads can't be split 16 ways (tp=16): write a divisor",
+        ),
+        (
             "nodes(0..15)",
             "cores(0..15, per_node=4)",
             "y on all",
