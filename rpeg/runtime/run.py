@@ -398,9 +398,13 @@ class Run:
                 models = [*self._state.models, *self._desk.models]
                 print(ending(self.folder, self.record, models), flush=True)
         stopped = self._stop_requested
+        if stopped:  # the other pools' processes go before anything ends that they may wait for
+            self._desk.close(stopped=True)
+            world.barrier()
         for courier in self._couriers:
             courier.end(abandon=stopped)
-        self._desk.close(stopped=stopped)
+        if not stopped:
+            self._desk.close(stopped=False)
         for courier in self._couriers:
             courier.finish()
         world.barrier()

@@ -79,9 +79,11 @@ def ref() -> None:
     run, _ = start("ref")
     answered = channel(run, "answered", source="ref")
     asked = channel(run, "asked", target="ref")
+    seen = channel(run, "seen", source="trainer", target="ref")
     run.restore()
     for i in run.loop():
         (y,) = asked.take(step=i)
+        assert seen.take(step=i) == (i,)
         answered.put(y.ordinals + 100, i)
     run.finish()
 
@@ -90,9 +92,12 @@ def trainer() -> None:
     run, shares = start("trainer")
     y_channel = channel(run, "y")
     answered = channel(run, "answered", source="ref") if "ref" in bounds() else None
+    seen = channel(run, "seen", source="trainer", target="ref") if "ref" in bounds() else None
     run.restore()
     for i in run.loop():
         y, lp, ordinals = y_channel.take(step=i)
+        if seen is not None:
+            seen.put(i)
         assert len(y.rows) == 2 * SIZE // shares == len(lp), (len(y.rows), shares)
         assert torch.equal(ordinals, y.ordinals.double() + i)
         if answered is not None:

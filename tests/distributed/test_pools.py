@@ -75,7 +75,7 @@ def test_a_stop_at_home_ends_all_three(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     check_run(folder, steps=3)
-    assert tracks(folder)[1] == {"take_asked", "put_answered"}
+    assert tracks(folder)[1] == {"take_asked", "take_seen", "put_answered"}
     assert json.loads((folder / "runs/pools/run.json").read_text())["stopped"]
     again = launch(folder, "rollout:1,ref:1,trainer:2", STOP="1")
     assert again.returncode == 0, again.stderr

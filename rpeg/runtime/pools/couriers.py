@@ -112,7 +112,7 @@ class Sender(Courier):
             with self._changed:
                 self._leaving.popleft()
                 self._changed.notify_all()
-        for other in others:
+        for other in others if not self._abandoned else ():
             wire.send_bytes(pack(END), other)
 
     def _next(self) -> Mapping[int, Tensor] | None:
