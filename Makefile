@@ -58,9 +58,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "error: $(PYTHON) is not Python 3.11 or newer: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@echo "set-up: installing the pinned versions into $(VENV) (1.2 GB), once; this takes minutes"
-	@start=$$(date +%s) \
-	  && { test -x $(BIN)/python || $(PYTHON) -m venv --without-pip $(VENV); } \
-	  && PIP_CONSTRAINT=constraints.txt $(PYTHON) -m pip --python $(BIN)/python install -qq \
-	       --disable-pip-version-check pip -e '.[run,test]' \
-	  && touch $(READY) \
-	  && echo "set-up: $$(( $$(date +%s) - start )) s"
+	@test -x $(BIN)/python || $(PYTHON) -m venv --without-pip $(VENV)
+	@PIP_CONSTRAINT=constraints.txt $(PYTHON) .ci/install.py \
+	  $(PYTHON) -m pip --python $(BIN)/python install pip -e '.[run,test]'
+	@touch $(READY)

@@ -56,6 +56,17 @@ def test_reads_a_pipeline(installed: Path, tmp_path: Path) -> None:
     assert "rpeg.pipeline" in output(installed / "rpeg-opt", EXAMPLE, cwd=tmp_path)
 
 
+@pytest.mark.parametrize("command", ["check", "explain", "simulate"])
+def test_predicts(command: str, installed: Path, tmp_path: Path) -> None:
+    pipeline = ROOT / "examples" / "ppo_7b_gh200.rpeg"
+    assert output(installed / "rpeg", command, pipeline, "--cluster", "alps-16", cwd=tmp_path)
+
+
+def test_compiles(installed: Path, tmp_path: Path) -> None:
+    output(installed / "rpeg", "compile", EXAMPLE, "-o", "out", cwd=tmp_path)
+    assert (tmp_path / "out" / "launch.sh").is_file()
+
+
 def test_xdsl_finds_the_dialect(installed: Path, tmp_path: Path) -> None:
     assert "rpeg.pipeline" in output(installed / "xdsl-opt", EXAMPLE, cwd=tmp_path)
 
