@@ -11,5 +11,9 @@ class RunFolderFailure(RuntimeFailure):
     """The run folder is in use, or holds another run."""
 
 
+class CheckpointFailure(RuntimeFailure):
+    """A checkpoint cannot be read, or does not fit this program."""
+
+
 class ModelFailure(RuntimeFailure):
     """A model's source, configuration or tokenizer cannot be used."""

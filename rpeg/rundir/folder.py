@@ -1,6 +1,7 @@
 """A run's folder: where its files are, and what it says about itself in `run.json`.
 
 runs/<pipeline>/
+  program/         what `rpeg run` compiled
   run.json         pipeline, source hash, seed, attempts, finished or not
   metrics.jsonl    one object a step
   rollouts/        step-000020.jsonl: the completions of a step
@@ -19,6 +20,12 @@ from pathlib import Path
 
 from rpeg.rundir.failures import RunFolderFailure
 from rpeg.rundir.files import write_atomic
+from rpeg.rundir.lock import LOCKS
+
+PROGRAM = "program"
+"""What `rpeg run` compiled, in the run's folder."""
+UNFINISHED = (f".{PROGRAM}-", ".run.json")
+"""How the names of what a kill left half written begin."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,20 @@ class RunFolder:
     @property
     def tensorboard(self) -> Path:
         return self.path / "tb"
+
+    def refuse_foreign(self) -> None:
+        """Raises RunFolderFailure if there are files that no run put there: the rule of every
+        folder that rpeg writes. Writes nothing.
+        """
+        if not self.path.is_dir() or (self.path / "run.json").exists():
+            return
+        before_the_first_step = {PROGRAM, *LOCKS}
+        for path in sorted(self.path.iterdir()):
+            if path.name not in before_the_first_step and not path.name.startswith(UNFINISHED):
+                raise RunFolderFailure(
+                    f"{self.path} exists and is not the folder of a run, for it holds {path.name}: "
+                    "choose another folder (--run-dir, RPEG_RUN_DIR), or empty it first"
+                )
 
     def open(self, wanted: RunRecord) -> RunRecord:
         """Takes the folder for the run `wanted`, made or found. Raises RunFolderFailure if it holds

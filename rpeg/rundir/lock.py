@@ -13,7 +13,7 @@ from typing import IO
 from rpeg.rundir.failures import RunFolderFailure
 
 LAUNCH, TRAIN = ".launch", ".lock"
-"""Files that are locked: by `rpeg run`, which writes the program, and by the program itself."""
+"""Files that are locked: by `rpeg run` and `rpeg launch`, and by the program itself."""
 LOCKS = (LAUNCH, TRAIN)
 
 _LOOKED_SECONDS = 0.05

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from rpeg.rundir.ahead import buffer_part
 from rpeg.runtime.errors import BufferFailure
 from rpeg.runtime.lag import LagBound, OldSpans
 from rpeg.runtime.pools.admission import Ahead, Bound, Window
@@ -53,7 +54,7 @@ class TrajectoryBuffer:
         reach = max_lag if run.versions.rule == "oldest" else 0
         self._ahead = Ahead(Window(reach), run.record.steps)
         if capacity > 1:
-            run.attach_shares(f"{name}.buffer", self)
+            run.attach_shares(buffer_part(name), self)
 
     def ahead(self, step: int) -> Iterator[int]:
         """The steps whose batches are to be made before update `step`, each put before the next:

@@ -12,6 +12,7 @@ import sys
 from types import TracebackType
 
 from rpeg.lifetime import INTERRUPTED, say_terminated
+from rpeg.rundir.failures import CheckpointFailure as CheckpointFailure
 from rpeg.rundir.failures import ModelFailure as ModelFailure
 from rpeg.rundir.failures import RunFolderFailure as RunFolderFailure
 from rpeg.rundir.failures import RuntimeFailure as RuntimeFailure
@@ -24,10 +25,6 @@ loses what is printed before a process is ended at once."""
 
 class LayoutFailure(RuntimeFailure):
     """Processes, layouts and batch sizes do not fit together."""
-
-
-class CheckpointFailure(RuntimeFailure):
-    """A checkpoint cannot be read, or does not fit this program."""
 
 
 class DataFailure(RuntimeFailure):

@@ -46,7 +46,10 @@ class LagBound:
         Raises StalenessExceeded if a token that trains is older than the bound allows.
         """
         if self.old_spans is not None:
-            y = replace(y, mask=self._trained(y, step))
+            trained = self._trained(y, step)
+            if not self.quiet:
+                run.log("lag/old", int(y.mask.sum() - trained.sum()), how="sum")
+            y = replace(y, mask=trained)
         versions, counts = y.versions[y.mask].unique(return_counts=True)
         lags = {step - v: n for v, n in zip(versions.tolist(), counts.tolist(), strict=True)}
         self.certificate.consume(step, lags)

@@ -92,8 +92,8 @@ def start(
     lock = FolderLock(folder.path)
     desk = Desk(table) if table.at_home else Branch(table)
     record = desk.open(lambda: world.on_first(lambda: _take(folder, lock, wanted)))
-    if table.at_home and world.rank() == 0:
-        print(folder.done(record) if record.is_done(steps) else "loading weights", flush=True)
+    if table.at_home and world.rank() == 0 and record.is_done(steps):
+        print(folder.done(record), flush=True)
     root = Path(os.environ.get("RPEG_ROOT", ".")).resolve()
     run = Run(folder, record, root=root, lock=lock, desk=desk, may_stop=may_stop)
     if "RPEG_REPLAY" in os.environ:
@@ -108,6 +108,7 @@ def _replay(run: Run, recording: Path) -> Replay:
 
 
 def _take(folder: RunFolder, lock: FolderLock, wanted: RunRecord) -> RunRecord:
+    folder.refuse_foreign()
     lock.take()
     return folder.open(wanted)
 
@@ -263,6 +264,11 @@ class Run:
     def note(self, topic: str, text: str) -> None:
         """Has process 0 print `note: topic: text` after this step, the first of each topic only."""
         self._notes.setdefault(topic, text)
+
+    def say(self, text: str) -> None:
+        """Has the first process of all print a line now: what is going on before the first step."""
+        if self._logbook is not None and not self.done:
+            print(text, flush=True)
 
     def share_with_replicas(self, value: T) -> T:
         """The value of the process that leads this one's share: replicas agree. Collective."""

@@ -71,14 +71,18 @@ def open_weights(
     critic: bool = False,
     two_heads: bool = False,
 ) -> ModelSource:
-    """The weights that a model starts from. Raises ModelFailure for one that is to predict tokens
-    and starts from one that scores.
+    """The weights that a model starts from; says that they are being loaded. Raises ModelFailure
+    for one that is to predict tokens and starts from one that scores.
     """
     heads = {"critic": critic, "two_heads": two_heads}
     if isinstance(source, InitialWeights):
         opened = ModelSource(source.source.folder, run.seed, **heads)
     else:
-        opened = open_source(run.resolve(source), source, run.seed, **heads)
+        path = run.resolve(source)
+        if source.startswith("hf:") and not path.is_dir():
+            run.say(f"fetching {source}, unless it is in the cache")
+        opened = open_source(path, source, run.seed, **heads)
+    run.say(f"loading `{name}`: {opened.shape.parameters / 1e6:.1f} M parameters")
     if opened.shape.critic and not critic:
         raise ModelFailure(
             f"`{name}`: {opened.folder} holds a model that scores, and it needs one that predicts "
@@ -103,8 +107,6 @@ class Model:
         dtype: str,
         micro_batch: MicroBatch = WHOLE,
     ) -> None:
-        from rpeg.runtime.megatron.replica import Replica
-
         self.run = run
         self.name = name
         self.role = role
@@ -114,6 +116,8 @@ class Model:
             raise ModelFailure(f"`{name}`: {role} models can't run yet, only {', '.join(ANSWERS)}")
         heads = {"critic": not self.predicts, "two_heads": role == "actor_critic"}
         self.source = open_weights(run, name, source, **heads)
+        from rpeg.runtime.megatron.replica import Replica  # which takes seconds
+
         self.tokenizer: Tokenizer = self.source.tokenizer
         """Its tokenizer."""
         self.replica = Replica(self.source, groups, dtype)

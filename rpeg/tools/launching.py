@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,9 +14,12 @@ from threading import Event
 from typing import IO
 
 from rpeg.lifetime import INTERRUPTED, TERMINATED, die_with_parent, terminations
+from rpeg.rundir.folder import RunFolder
+from rpeg.rundir.lock import LOCKS, FolderLock
 from rpeg.tools.console import Failure
 
 _LOOK_SECONDS = 0.1
+_TOLD_SECONDS = 5.0
 
 
 GPU_DEVICES = ("nvidia*", "nvhost*", "dxg", "kfd")
@@ -58,20 +62,35 @@ def environment(
     return {k: str(v) for k, v in given.items() if v is not None}
 
 
+def script(package: Path) -> Path:
+    """What launches a package. Raises Failure."""
+    found = package / "launch.sh"
+    if not found.is_file():
+        raise Failure(f"{package} has no launch.sh: it is not what rpeg compile writes")
+    return found
+
+
+def refuse_taken(folder: RunFolder) -> None:
+    """Raises RunFolderFailure if a run can't have the folder: others' files are there, or a process
+    is at work. Writes nothing.
+    """
+    folder.refuse_foreign()
+    for name in LOCKS:
+        FolderLock(folder.path, name).look()
+
+
 def launch(package: Path, variables: Mapping[str, str], output: IO[str] | None = None) -> int:
     """Runs the package's launch.sh with this interpreter; its exit code. What it prints goes to
     `output`, or where this process prints.
 
     What it starts ends with this process, even if that is killed; SIGTERM is passed on.
     """
-    script = package / "launch.sh"
-    if not script.is_file():
-        raise Failure(f"{package} has no launch.sh: it is not what rpeg compile writes")
+    command = ["bash", str(script(package))]
     need_torch()
     child = {**os.environ, "PYTHON": sys.executable, **variables}
     with terminations() as told:
         process = subprocess.Popen(
-            ["bash", str(script)],
+            command,
             env=child,
             preexec_fn=die_with_parent,
             stdout=output,
@@ -80,13 +99,24 @@ def launch(package: Path, variables: Mapping[str, str], output: IO[str] | None =
         try:
             status = _wait(process, told)
         except KeyboardInterrupt:
-            process.wait()
+            _interrupt(process)
             return 130
     if not told.is_set():
         return status if status >= 0 else 128 - status
     if status < 0:  # it was too young to say so itself
         print(INTERRUPTED, file=sys.stderr)
     return TERMINATED
+
+
+def _interrupt(process: subprocess.Popen[bytes]) -> None:
+    """Waits for it to end. A terminal interrupts it too; who interrupts this process alone does
+    not, and an agent that is told twice shows a traceback.
+    """
+    try:
+        process.wait(_TOLD_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+        process.wait()
 
 
 def _wait(process: subprocess.Popen[bytes], told: Event) -> int:

@@ -3,8 +3,8 @@ one that trains.
 
 POOLS names the pools (`all:1`, or `rollout:1,trainer:2`), TP the pool whose processes share the
 model. With DIE, that process is killed in step DIE_IN of the first attempt. DELAYS is a seed of
-random waits. With OVERFLOW, batches come in completion order; WINDOW, BOUND, OLD_SPANS and
-MAX_TOKENS are theirs, and TOO_WIDE is how much older than the window samples are let grow.
+random waits. With OVERFLOW, batches come in completion order; WINDOW, BOUND, OLD_SPANS, N
+and MAX_TOKENS are theirs, and TOO_WIDE is how much older than the window samples are let grow.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ WINDOW = int(os.environ.get("WINDOW", "2"))
 OVERFLOW = os.environ.get("OVERFLOW")
 BOUND = os.environ.get("BOUND", "strict")
 OLD_SPANS = os.environ.get("OLD_SPANS")
-SAMPLING = {"n": 4, "max_tokens": int(os.environ.get("MAX_TOKENS", "6")), "temperature": 1.0}
+SAMPLING = {
+    "n": int(os.environ.get("N", "4")),
+    "max_tokens": int(os.environ.get("MAX_TOKENS", "6")),
+    "temperature": 1.0,
+}
 SOURCE = "models/tiny-qwen3-digits"
 
 
@@ -148,6 +152,7 @@ def trainer() -> None:
     weights.publish(actor)
     for i in run.loop():
         y, lp = y_channel.take(step=i)
+        assert BOUND == "head" or (i - y.versions[y.mask] <= WINDOW).all()
         dies(run, i)
         delay("trainer", i)
         train_on(run, actor, y, lp)

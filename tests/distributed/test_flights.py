@@ -1,10 +1,11 @@
-"""Training in completion order, on a pool that samples and one that trains: every policy for what
-grows too old comes up, and the bound holds.
+"""Training in completion order, on a pool that samples and one that trains, with random delays and
+lengths of a heavy tail: every policy for what grows too old comes up, and the bound holds.
 """
 
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,33 +13,85 @@ from typing import Any
 import pytest
 
 from rpeg.runtime.state.ledger import committed, expand
-from tests.distributed.launching import lines, torchrun
+from tests.distributed.launching import in_turn, lines, torchrun
 
 pytestmark = pytest.mark.slow
 
-STEPS, SIZE, N = 4, 4, 4
-LONG = {"MAX_TOKENS": "100", "STEPS": str(STEPS)}
+STEPS, SIZE, N = 5, 4, 2
+ALWAYS = {"MAX_TOKENS": "60", "N": str(N), "STEPS": str(STEPS), "WINDOW": "1"}
 """Most samples end within 20 tokens, some not at all."""
+SYNCHRONOUS = {"WINDOW": "0", "MAX_TOKENS": "30"}
+RESUMED = {"OVERFLOW": "resume", "OLD_SPANS": "mask"}
+FREE = {
+    "waits": {"OVERFLOW": "wait"},
+    "goes on": RESUMED,
+    "index": SYNCHRONOUS,
+    "completion": SYNCHRONOUS | {"OVERFLOW": "wait"},
+}
+"""Runs that sample from the newest weights that they find."""
+CHOSEN = {
+    "truncate": {"OVERFLOW": "truncate"},
+    "defer": {"OVERFLOW": "defer"},
+    "drop": {"OVERFLOW": "drop"},
+    "mask": RESUMED,
+    "old groups": {"OVERFLOW": "resume", "OLD_SPANS": "drop"},
+    "regenerate": {"OVERFLOW": "resume", "OLD_SPANS": "regenerate"},
+    "head": {"OVERFLOW": "drop", "BOUND": "head"},
+}
+"""Runs whose versions were drawn beforehand: whatever the times, some groups grow too old."""
+
+
+def drawn(folder: Path, seed: int) -> str:
+    """The log of a run that found the weights of the step at work, so that groups are overtaken;
+    later on now and then older ones, which newer ones replace between two tokens.
+    """
+    draw = random.Random(seed)
+    logged = []
+    for i in range(STEPS):
+        late = i > 2 and draw.random() < 0.5
+        place = "renewal/actor/0/0/"
+        renewed = {f"{place}token": draw.randrange(1, 12), f"{place}version": i} if late else {}
+        logged.append({"step": i + 1, "version/actor": i - late, **renewed})
+    log = folder / f"drawn-{seed}.jsonl"
+    log.write_text("".join(json.dumps(line) + "\n" for line in logged))
+    return str(log)
+
+
+def write_rows(folder: Path) -> None:
+    rows = [json.dumps({"prompt": f"{k}{k + 1}{k}=", "answer": ""}) + "\n" for k in range(8)]
+    (folder / "rows.jsonl").write_text("".join(rows))
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    rows = [json.dumps({"prompt": f"{k}{k + 1}{k}=", "answer": ""}) + "\n" for k in range(8)]
-    (tmp_path / "rows.jsonl").write_text("".join(rows))
+    write_rows(tmp_path)
     return tmp_path
 
 
-def launch(folder: Path, name: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    run = {"POOLS": "rollout:1,trainer:1", "RPEG_RUN_DIR": str(folder / name)}
-    return torchrun("pools_training.py", folder, 2, **(run | LONG | settings))
-
-
-def train(folder: Path, name: str, *, restarts: int = 0, **settings: str) -> list[dict[str, Any]]:
-    """What a run logged, whose books are in order."""
-    run = {"POOLS": "rollout:1,trainer:1", "RPEG_RUN_DIR": str(folder / name)}
-    wanted = run | LONG | settings
-    done = torchrun("pools_training.py", folder, 2, restarts=restarts, **wanted)
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folders of all runs, which were delayed at random."""
+    folder = tmp_path_factory.mktemp("runs")
+    write_rows(folder)
+    chosen = {
+        name: settings | {"RPEG_VERSIONS": drawn(folder, seed)}
+        for seed, (name, settings) in enumerate(CHOSEN.items())
+    }
+    again = {"again": RESUMED | {"RPEG_VERSIONS": str(folder / "goes on" / "metrics.jsonl")}}
+    wanted = FREE | again | chosen
+    done = in_turn(
+        folder,
+        {
+            name: ALWAYS | {"DELAYS": str(seed)} | settings
+            for seed, (name, settings) in enumerate(wanted.items())
+        },
+    )
     assert done.returncode == 0, done.stderr
+    return folder
+
+
+def read(folder: Path, name: str) -> list[dict[str, Any]]:
+    """What a run logged, whose books are in order."""
     logged = lines(folder / name / "metrics.jsonl")
     assert [line["step"] for line in logged] == list(range(1, STEPS + 1))
     check_books(folder / name, logged)
@@ -66,16 +119,9 @@ def fired(logged: list[dict[str, Any]], what: str) -> float:
     return float(sum(line[f"overflow/y/{what}"] for line in logged))
 
 
-def same_bits(one: list[dict[str, Any]], two: list[dict[str, Any]]) -> None:
-    for name in ("hash/weights", "hash/samples", "loss", "grad_norm", "tokens", "flight/y"):
-        assert [line[name] for line in one] == [line[name] for line in two], name
-
-
-def test_without_a_window_it_is_synchronous(folder: Path) -> None:
+def test_without_a_window_it_is_synchronous(runs: Path) -> None:
     """The same samples, to the bit; the rows of a batch in another order."""
-    settings = {"WINDOW": "0", "MAX_TOKENS": "30"}
-    index = train(folder, "index", **settings)
-    completion = train(folder, "completion", OVERFLOW="wait", **settings)
+    index, completion = read(runs, "index"), read(runs, "completion")
     assert [line["hash/weights"] for line in index] != [line["hash/weights"] for line in completion]
     for ours, theirs in zip(completion, index, strict=True):
         assert ours["hash/samples"] == theirs["hash/samples"]
@@ -83,58 +129,74 @@ def test_without_a_window_it_is_synchronous(folder: Path) -> None:
             assert ours[name] == pytest.approx(theirs[name], rel=1e-6, abs=1e-6), name
 
 
-def fresh(folder: Path) -> str:
-    """The log of a run whose every step started from its own version: whatever the times, as many
-    groups as may be are in flight, and the long ones are overtaken.
-    """
-    log = folder / "fresh.jsonl"
-    lines = [json.dumps({"step": i + 1, "version/actor": i}) + "\n" for i in range(STEPS)]
-    log.write_text("".join(lines))
-    return str(log)
-
-
-def test_random_delays_and_a_batch_that_waits(folder: Path) -> None:
-    logged = train(folder, "run", OVERFLOW="wait", DELAYS="3")
-    assert max(lag for line in logged for lag in lags(line)) == 2
-    assert any(line["flight/y"] for line in logged)
-
-
-@pytest.mark.parametrize(
-    ("overflow", "what"), [("truncate", "truncated"), ("defer", "again"), ("drop", "dropped")]
-)
-def test_what_grew_too_old(folder: Path, overflow: str, what: str) -> None:
-    logged = train(folder, "run", OVERFLOW=overflow, RPEG_VERSIONS=fresh(folder))
-    assert max(lag for line in logged for lag in lags(line)) <= 2
-    assert fired(logged, what) > 0
-    assert fired(logged, what) == sum(fired(logged, w) for w in ("truncated", "dropped", "again"))
-
-
-def test_samples_that_go_on_and_a_free_run_made_again(folder: Path) -> None:
-    """Spans past the bound train nothing; the log repeats every version and the order of ends."""
-    settings = {"OVERFLOW": "resume", "OLD_SPANS": "mask", "WINDOW": "1"}
-    free = train(folder, "free", DELAYS="1", **settings)
-    assert max(lag for line in free for lag in lags(line)) == 1
-    assert sum(line.get("renewed/actor", 0) for line in free) > 0
-    log = str(folder / "free" / "metrics.jsonl")
-    same_bits(free, train(folder, "again", DELAYS="2", RPEG_VERSIONS=log, **settings))
-
-
-def test_under_head_they_grow_older_and_it_is_told(folder: Path) -> None:
-    logged = train(folder, "run", OVERFLOW="drop", BOUND="head", RPEG_VERSIONS=fresh(folder))
-    assert max(lag for line in logged for lag in lags(line)) > 2
-    assert not fired(logged, "dropped")
+@pytest.mark.parametrize("name", ["waits", "goes on", *CHOSEN])
+def test_no_token_that_trains_is_past_the_bound(runs: Path, name: str) -> None:
+    """The trainer of these runs compares every token's version with its step, too."""
+    logged = read(runs, name)
+    oldest = max(lag for line in logged for lag in lags(line))
+    assert (oldest > 1) if name == "head" else (oldest == 1)
     for line in logged:
         tokens = sum(lags(line).values())
         mean = sum(lag * n for lag, n in lags(line).items()) / tokens
         assert (tokens, mean) == (line["tokens"], pytest.approx(line["lag/mean"]))
 
 
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("truncate", "truncated"),
+        ("defer", "again"),
+        ("drop", "dropped"),
+        ("regenerate", "again"),
+        ("head", None),
+        ("mask", None),
+        ("old groups", None),
+    ],
+)
+def test_what_becomes_of_groups_that_grow_too_old(runs: Path, name: str, what: str | None) -> None:
+    logged = read(runs, name)
+    counts = {w: fired(logged, w) for w in ("truncated", "dropped", "again")}
+    assert {w for w, count in counts.items() if count} == ({what} if what else set())
+
+
+@pytest.mark.parametrize("name", ["mask", "old groups"])
+def test_spans_that_grow_too_old_train_nothing(runs: Path, name: str) -> None:
+    assert sum(line["lag/old"] for line in read(runs, name)) > 0
+
+
+def test_groups_with_a_span_that_is_too_old_train_nothing(runs: Path) -> None:
+    read(runs, "old groups")
+    trained: dict[int, set[bool]] = {}
+    for path in (runs / "old groups" / "rollouts").iterdir():
+        for sample in lines(path):
+            trained.setdefault(sample["ordinal"], set()).add(sample["tokens"] > 0)
+    assert {False} in trained.values()
+    assert all(len(told) == 1 for told in trained.values())
+
+
+def test_a_free_run_is_made_again_from_its_log(runs: Path) -> None:
+    """The log repeats every version, between two tokens too, and the order of ends."""
+    free, again = read(runs, "goes on"), read(runs, "again")
+    assert sum(line.get("renewed/actor", 0) for line in free) > 0
+    for name in ("hash/weights", "hash/samples", "loss", "grad_norm", "tokens", "flight/y"):
+        assert [line[name] for line in free] == [line[name] for line in again], name
+
+
+def launch(folder: Path, **settings: str) -> subprocess.CompletedProcess[str]:
+    wanted = {"POOLS": "rollout:1,trainer:1", "RPEG_RUN_DIR": str(folder / "run")} | ALWAYS
+    return torchrun("pools_training.py", folder, 2, **(wanted | settings))
+
+
 def test_the_certificate_ends_a_run_that_lets_them_grow_too_old(folder: Path) -> None:
-    done = launch(folder, "run", OVERFLOW="drop", TOO_WIDE="1", RPEG_VERSIONS=fresh(folder))
+    versions = drawn(folder, 2)
+    done = launch(folder, OVERFLOW="drop", TOO_WIDE="1", RPEG_VERSIONS=versions)
     assert done.returncode != 0
-    assert "versions old, the pipeline allows 2" in done.stderr
+    assert "versions old, the pipeline allows 1" in done.stderr
 
 
 def test_a_killed_engine_samples_again_what_was_in_flight(folder: Path) -> None:
-    logged = train(folder, "run", restarts=1, OVERFLOW="truncate", DIE="0", DIE_IN="3")
-    assert max(lag for line in logged for lag in lags(line)) <= 2
+    settings = {"OVERFLOW": "truncate", "DIE": "0", "DIE_IN": "3"} | ALWAYS
+    run = {"POOLS": "rollout:1,trainer:1", "RPEG_RUN_DIR": str(folder / "run")}
+    done = torchrun("pools_training.py", folder, 2, restarts=1, **(run | settings))
+    assert done.returncode == 0, done.stderr
+    assert max(lag for line in read(folder, "run") for lag in lags(line)) <= 1

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rpeg.runtime.state.ledger import committed, expand
-from tests.distributed.launching import lines, torchrun
+from tests.distributed.launching import in_turn, lines, torchrun
 
 pytestmark = pytest.mark.slow
 
@@ -25,9 +25,14 @@ def train(
     settings = {"POOLS": pools, "RPEG_RUN_DIR": str(run)} | environment
     done = torchrun("pools_training.py", folder, processes, restarts=restarts, **settings)
     assert done.returncode == 0, done.stderr
+    assert json.loads((run / "run.json").read_text())["attempt"] == 1 + restarts
+    return logged(run)
+
+
+def logged(run: Path) -> list[dict[str, Any]]:
+    """The steps of a run, whose books are in order."""
     metrics = lines(run / "metrics.jsonl")
     assert [line["step"] for line in metrics] == list(range(1, STEPS + 1))
-    assert json.loads((run / "run.json").read_text())["attempt"] == 1 + restarts
     check_books(run)
     return metrics
 
@@ -89,13 +94,14 @@ def same_bits(one: list[dict[str, Any]], two: list[dict[str, Any]]) -> None:
 
 
 def test_random_delays_and_a_free_run_made_again(folder: Path) -> None:
-    """Whatever the delays, `train` finds the bound kept; a log of choices repeats a run's bits."""
-    pools = "rollout:1,trainer:1"
-    runs = [train(folder, pools, name=str(seed), DELAYS=str(seed)) for seed in range(5)]
+    """Whatever the delays, the bound is kept; a log of choices repeats a run's bits."""
+    done = in_turn(folder, {str(seed): {"DELAYS": str(seed)} for seed in range(5)})
+    assert done.returncode == 0, done.stderr
+    runs = [logged(folder / str(seed)) for seed in range(5)]
     chosen = [[line["version/actor"] for line in run] for run in runs]
     free = max(range(5), key=lambda k: len({i - v for i, v in enumerate(chosen[k])}))
     log = str(folder / str(free) / "metrics.jsonl")
-    again = train(folder, pools, name="again", RPEG_VERSIONS=log)
+    again = train(folder, "rollout:1,trainer:1", name="again", RPEG_VERSIONS=log)
     assert [line["version/actor"] for line in again] == chosen[free]
     same_bits(runs[free], again)
     print("lags", [[int(i - v) for i, v in enumerate(versions)] for versions in chosen])

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from rpeg.rundir.ahead import flight_part
 from rpeg.runtime import world
 from rpeg.runtime.engine.decoding import Completions, Lane, Sampling, chunks
 from rpeg.runtime.engine.embedded import EmbeddedEngine
@@ -87,7 +88,7 @@ class Rollouts:
         self._chunks: list[_Chunk] = []
         self._ended: dict[Group[Prompt], Completions] = {}
         self._saved: list[Prompt] = []
-        run.attach(f"{name}.flight", self)
+        run.attach(flight_part(name), self)
 
     def ahead(self, step: int) -> Iterator[int]:
         """Once for each batch of prompts that may start before batch `step` and is not here; each

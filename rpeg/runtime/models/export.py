@@ -11,12 +11,12 @@ import torch
 
 from rpeg.rundir.files import commit_folder, empty_folder
 from rpeg.rundir.folder import RunFolder
+from rpeg.rundir.manifest import NAME as MANIFEST
 from rpeg.runtime import world
 from rpeg.runtime.errors import ModelFailure
 from rpeg.runtime.interfaces import NamedTensors
 from rpeg.runtime.models.model_source import HEAD
 from rpeg.runtime.models.shape import CLASSIFIER, ModelShape
-from rpeg.runtime.state.manifest import NAME as MANIFEST
 
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".h5", ".msgpack", ".index.json")
 

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rpeg.lifetime import interrupts_end
 from rpeg.runtime.errors import ModelFailure
 from rpeg.runtime.models.shape import ModelShape, read_shape
 from rpeg.runtime.models.tokenizer import Tokenizer
@@ -136,7 +137,8 @@ def _downloaded(name: str) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors"]))
+        with interrupts_end("interrupted: what is fetched by now stays in the cache"):
+            return Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors"]))
     except HFValidationError as error:
         raise ModelFailure(
             f"`hf:{name}` names no model of the Hugging Face hub: write hf:NAME or hf:OWNER/NAME, "

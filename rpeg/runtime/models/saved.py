@@ -12,6 +12,8 @@ from pathlib import Path
 
 from rpeg.rundir.exports import newest_export
 from rpeg.rundir.folder import RunFolder
+from rpeg.rundir.manifest import NAME as MANIFEST
+from rpeg.rundir.manifest import Manifest
 from rpeg.runtime.errors import CheckpointFailure, ModelFailure
 from rpeg.runtime.groups import device
 from rpeg.runtime.interfaces import NamedTensors
@@ -27,8 +29,6 @@ from rpeg.runtime.state.checkpoint import (
     step_name,
     verified,
 )
-from rpeg.runtime.state.manifest import NAME as MANIFEST
-from rpeg.runtime.state.manifest import Manifest
 
 PLACES = (
     "a run's folder, a checkpoint of it, a Hugging Face folder with weights, hf:NAME, "

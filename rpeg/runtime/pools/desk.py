@@ -16,12 +16,12 @@ from functools import partial
 from typing import Any
 
 from rpeg.rundir.folder import RunRecord
+from rpeg.rundir.manifest import Written
 from rpeg.runtime import world
 from rpeg.runtime.pools.couriers import Receiver, Sender
 from rpeg.runtime.pools.report import StepReport
 from rpeg.runtime.pools.table import Pools
 from rpeg.runtime.pools.wire import Wire
-from rpeg.runtime.state.manifest import Written
 
 Parts = Mapping[str, dict[str, Any]]
 """Name -> the state of a part of a run."""
@@ -62,8 +62,8 @@ class Desk:
 
     def __init__(self, pools: Pools) -> None:
         self.pools = pools
-        first = world.process() == pools.ranks(pools.home)[0]
-        away = pools.away if first else []
+        self._first = world.process() == pools.ranks(pools.home)[0]
+        away = pools.away if self._first else []
         self._heard = {p: Receiver(f"reports of pool `{p}`", partial(_up, pools, p)) for p in away}
         self._told = {p: Sender(f"pool `{p}`", partial(_down, pools, p)) for p in away}
         self._trained: dict[str, Sequence[str]] = {}
@@ -79,13 +79,18 @@ class Desk:
         self._tell(record)
         return record
 
-    def resume(self, step: int, read: Callable[[Iterable[str]], Parts]) -> None:
-        """Tells every pool where it goes on; `read` finds parts of a checkpoint by their names."""
+    def resume(self, step: int, read: Callable[[Sequence[str]], Parts]) -> None:
+        """Tells every pool where it goes on; `read` finds the parts of a checkpoint that all of
+        them name.
+        """
+        wanted = {pool: heard.take()[0] for pool, heard in self._heard.items()}
+        names = [name for each in wanted.values() for name in each.parts]
+        found = read(names) if step and self._first else {}
         for pool, sender in self._told.items():
-            (wanted,) = self._heard[pool].take()
-            sender.put(Resumed(step, read(wanted.parts) if step else {}))
-            if wanted.models:
-                self._trained[pool] = wanted.models
+            parts = {name: found[name] for name in wanted[pool].parts} if step else {}
+            sender.put(Resumed(step, parts))
+            if wanted[pool].models:
+                self._trained[pool] = wanted[pool].models
 
     def reports(self) -> list[StepReport]:
         """The next step's, of every other pool; waits until they have finished it."""

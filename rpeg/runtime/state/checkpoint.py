@@ -26,14 +26,15 @@ from typing import Any, Protocol
 
 import torch
 
+from rpeg.rundir.ahead import refuse_buffers, refuse_order
 from rpeg.rundir.files import commit_folder, empty_folder, remove_folder
+from rpeg.rundir.manifest import Manifest, Written, damages, record_files
 from rpeg.runtime import world
 from rpeg.runtime.errors import CheckpointFailure
 from rpeg.runtime.interfaces import NamedTensors
 from rpeg.runtime.layout import Layout
 from rpeg.runtime.models.export import copy_configuration
 from rpeg.runtime.models.shape import ModelShape
-from rpeg.runtime.state.manifest import Manifest, Written, damages, record_files
 
 WEIGHTS = "weights."
 """How the keys of a stored model's weights begin; its optimizer's begin otherwise."""
@@ -246,7 +247,7 @@ def restore(folder: Path, state: State) -> Restored:
     checkpoint = folder / step_name(step)
     for name, part in state.parts.items():
         part.load_state_dict(_read_plain(checkpoint, f"{name}.pt"))
-    _refuse_foreign_shares(checkpoint, state)
+    refuse_buffers(checkpoint, state.shares)
     for name, share in state.shares.items():
         share.load_shares(_read_shares(checkpoint, name))
     return Restored(step, (*notes, *restore_models(folder, step, state.models)))
@@ -262,11 +263,13 @@ def restore_models(folder: Path, step: int, models: Mapping[str, Sharded]) -> li
     return _moved(Manifest.read(checkpoint), models)
 
 
-def read_parts(folder: Path, step: int, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """States of plain parts in the checkpoint after `step`, for another pool.
+def read_parts(folder: Path, step: int, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """States of plain parts in the checkpoint after `step`, for all other pools.
 
-    Raises CheckpointFailure if one isn't there.
+    Raises CheckpointFailure if one isn't there, or if there is something in flight that is not
+    among them.
     """
+    refuse_order(folder / step_name(step), names)
     return {name: _read_plain(folder / step_name(step), f"{name}.pt") for name in names}
 
 
@@ -370,16 +373,6 @@ def _model_shards(checkpoint: Path, model: str) -> Path:
             "it belongs to another pipeline"
         )
     return checkpoint / model
-
-
-def _refuse_foreign_shares(checkpoint: Path, state: State) -> None:
-    """The data cursors of a checkpoint are behind the batches that it holds."""
-    names = {path.name.partition(".0-of-")[0] for path in checkpoint.glob("*.0-of-*.pt")}
-    for name in sorted(names - state.shares.keys()):
-        raise CheckpointFailure(
-            f"{checkpoint} holds batches that were sampled ahead ({name}), and this program has no "
-            "such buffer: go on with the plan that wrote it, or set RPEG_RUN_DIR to a new folder"
-        )
 
 
 def _read_shares(checkpoint: Path, name: str) -> list[dict[str, Any]]:

@@ -13,12 +13,13 @@ from pathlib import Path
 from rpeg.lowering.package import CannotWrite, Edited, counted, processes, refuse
 from rpeg.passes.base import step
 from rpeg.rundir.failures import RuntimeFailure
-from rpeg.rundir.folder import RunFolder
-from rpeg.rundir.lock import LAUNCH, LOCKS, FolderLock
+from rpeg.rundir.folder import PROGRAM, RunFolder
+from rpeg.rundir.lock import LAUNCH, FolderLock
 from rpeg.tools.commands.compile import choice_of, layout_arguments, writable, write_package
 from rpeg.tools.compiling import Checked, check_text, cores, placed
 from rpeg.tools.console import OK, USAGE, Failure, natural, read
-from rpeg.tools.launching import environment, launch, need_torch, visible_gpus
+from rpeg.tools.continuing import refuse_other_batches
+from rpeg.tools.launching import environment, launch, need_torch, refuse_taken, visible_gpus
 
 HELP = "train: compile for this machine, launch, show progress; resumes after a stop"
 
@@ -50,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     choice = replace(choice_of(options), needs_files=True, runs=beside)
     checked = check_text(source, choice)
     run_dir = given or runs / checked.pipeline.title
-    package = run_dir / "program"
+    package = run_dir / PROGRAM
     try:
         done = _admitted(run_dir, checked, options.seed)
         if done is not None:
@@ -58,6 +59,7 @@ def run(options: argparse.Namespace) -> int:
             return OK
         _refuse_edited(package)
         module = placed(checked, source, choice, visible_gpus)
+        refuse_other_batches(run_dir.resolve(), module)
         with writable(), FolderLock(run_dir.resolve(), LAUNCH).held():
             write_package(module, source, package)
             _announce(package, processes(module))
@@ -69,11 +71,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _admitted(run_dir: Path, checked: Checked, seed: int) -> str | None:
     """What a finished run says of itself, None if there is something to train. Raises
-    RunFolderFailure if the folder is in use or holds another run.
+    RunFolderFailure if the folder is in use or holds another run, or other files.
     """
     folder = RunFolder(run_dir.resolve())
-    for name in LOCKS:
-        FolderLock(folder.path, name).look()
+    refuse_taken(folder)
     record = folder.find(checked.pipeline.title, checked.source_sha256, seed)
     if record is None or not record.is_done(step(checked.pipeline).steps):
         return None

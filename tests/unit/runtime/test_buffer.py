@@ -81,8 +81,10 @@ def test_old_spans_stay_and_train_nothing(run: Run, trajectories: Made) -> None:
     (kept,) = masked.take(step=5)
     assert kept.mask.any(dim=1).tolist() == [False, *[True] * 7]
     assert torch.equal(kept.tokens, y.tokens)
+    assert run.metrics.merge()["lag/old"] == y.lengths[0]
     (kept,) = dropped.take(step=5)
     assert kept.mask.any(dim=1).tolist() == [*[False] * 4, *[True] * 4]
+    assert run.metrics.merge()["lag/old"] == y.lengths[:4].sum()
 
 
 def test_lags_and_versions_are_in_the_metrics_of_the_step(run: Run, trajectories: Made) -> None:

@@ -48,14 +48,16 @@ def test_a_launch_leaves_no_folder_behind(tmp_path: Path) -> None:
     assert list(temporary.iterdir()) == []
 
 
-def launched(package: Path, script: str) -> subprocess.Popen[str]:
+def launched(package: Path, script: str, *modules: Path) -> subprocess.Popen[str]:
     """`rpeg launch` of a package, in a process group of its own; its program has said `up`."""
     (package / "launch.sh").write_text(script)
+    command = [sys.executable, "-m", "rpeg.tools.rpeg", "launch"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "rpeg.tools.rpeg", "launch", str(package)],
+        [*command, str(package), "--run-dir", str(package / "run")],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (*modules, ROOT)))},
         start_new_session=True,
     )
     assert process.stdout is not None
@@ -89,6 +91,41 @@ def test_an_interrupt_while_torch_is_imported_is_no_traceback(tmp_path: Path) ->
             [sys.executable, *program], env=environment, capture_output=True, text=True
         )
         assert (done.returncode, done.stderr) == (-signal.SIGINT, f"{INTERRUPTED}\n")
+
+
+def test_an_interrupt_of_the_launcher_alone_reaches_its_program(tmp_path: Path) -> None:
+    process = launched(tmp_path, f"exec \"$PYTHON\" -c '{ALONE}'\n")
+    process.send_signal(signal.SIGINT)
+    assert process.communicate()[0] == f"{INTERRUPTED}\n"
+    assert process.returncode == 130
+
+
+HUB = """
+from concurrent.futures import ThreadPoolExecutor
+import time
+
+def snapshot_download(name, allow_patterns):
+    print("up", flush=True)
+    with ThreadPoolExecutor(1) as pool:  # which waits for what it has begun
+        pool.submit(time.sleep, 600)
+"""
+FETCHING = """
+from pathlib import Path
+from rpeg.runtime.models.model_source import open_source
+open_source(Path("none"), "hf:large", 0)
+"""
+
+
+def test_an_interrupt_waits_for_no_download(tmp_path: Path) -> None:
+    (tmp_path / "huggingface_hub").mkdir()
+    (tmp_path / "huggingface_hub" / "__init__.py").write_text(HUB)
+    errors = "HfHubHTTPError = HFValidationError = LocalEntryNotFoundError = OSError"
+    (tmp_path / "huggingface_hub" / "errors.py").write_text(errors)
+    process = launched(tmp_path, f"exec \"$PYTHON\" -c '{FETCHING}'\n", tmp_path)
+    os.killpg(process.pid, signal.SIGINT)
+    said = "interrupted: what is fetched by now stays in the cache\n"
+    assert process.communicate()[0] == said
+    assert process.returncode == 130
 
 
 def test_sigterm_ends_a_program_too_young_to_speak(tmp_path: Path) -> None:

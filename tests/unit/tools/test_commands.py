@@ -495,6 +495,7 @@ def test_launch_passes_the_command_line_on(
     (tmp_path / "launch.sh").write_text(script)
     for name in [name for name in os.environ if name.startswith("RPEG_")]:
         monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
     assert main(["launch", str(tmp_path), "--seed", "3", "--run-dir", "a b", "--allow-python"]) == 7
     assert capfd.readouterr().out.splitlines() == [
         f"PYTHON={sys.executable}",

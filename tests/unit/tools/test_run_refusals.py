@@ -1,21 +1,26 @@
-"""`rpeg run` refuses before it does anything: not a byte of a run's folder changes, no torch."""
+"""`rpeg run` and `rpeg launch` refuse before anything is done: no byte of a folder changes."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from rpeg.rundir.failures import CheckpointFailure
 from rpeg.rundir.folder import RunFolder, RunRecord
 from rpeg.rundir.lock import LAUNCH, LOCKS, TRAIN, FolderLock
+from rpeg.rundir.manifest import FileRecord, Manifest
 from rpeg.tools.commands.compile import write_package
-from rpeg.tools.compiling import Choice, check_text, placed
+from rpeg.tools.compiling import Choice, check_text, compile_text, placed
 from rpeg.tools.console import read
+from rpeg.tools.continuing import refuse_other_batches
 from tests.unit.tools.commands import Shell, message
 
+EXAMPLE = Path(__file__).parents[3] / "examples" / "async_two_pools.rpeg"
 RUN = ("run", "p.rpeg", "--processes", "1")
 
 
@@ -44,10 +49,12 @@ def state(folder: Path) -> State:
     }
 
 
-def refused(shell: Shell, folder: Path, said: str, *words: str) -> None:
+def refused(
+    shell: Shell, folder: Path, said: str, *words: str, command: Sequence[str] = RUN
+) -> None:
     """Checks that nothing but one message comes of it."""
     before = state(folder)
-    done = shell(*RUN, *words)
+    done = shell(*command, *words)
     assert (done.code, done.out) == (1, "")
     assert said in message(done.err)
     assert state(folder) == before
@@ -58,6 +65,98 @@ def test_a_folder_in_use(name: str, shell: Shell, folder: Path) -> None:
     with FolderLock(folder, name).held():
         refused(shell, folder, f"is training in {folder}")
         refused(shell, folder, f"is training in {folder}", "--seed", "1")
+        launch = ("launch", "runs/p/program")
+        refused(shell, folder, f"is training in {folder}", command=launch)
+
+
+@pytest.fixture
+def compiled(shell: Shell) -> tuple[str, ...]:
+    """Launches a program that was compiled elsewhere."""
+    assert shell("compile", "p.rpeg", "-o", "out", "--processes", "1").code == 0
+    return ("launch", "out")
+
+
+def test_a_launched_package_keeps_others_out(shell: Shell, compiled: tuple[str, ...]) -> None:
+    """The program of this one tells whether the folder can be had."""
+    (shell.folder / "out" / "launch.sh").write_text('"$PYTHON" look.py\n')
+    (shell.folder / "look.py").write_text(LOOK)
+    assert shell(*compiled).code == 0
+    assert (shell.folder / "looked").read_text() == "is training in"
+
+
+LOOK = """
+import os
+from pathlib import Path
+from rpeg.rundir.failures import RunFolderFailure
+from rpeg.rundir.lock import LAUNCH, FolderLock
+try:
+    FolderLock(Path(os.environ["RPEG_RUN_DIR"]), LAUNCH).look()
+except RunFolderFailure as error:
+    Path("looked").write_text("is training in" if "runs/p" in str(error) else str(error))
+"""
+
+
+def test_a_package_that_does_not_say_what_it_is(shell: Shell, compiled: tuple[str, ...]) -> None:
+    (shell.folder / "out" / "plan.json").unlink()
+    refused(shell, shell.folder, "out/plan.json does not say which pipeline", command=compiled)
+
+
+def test_a_folder_of_somebody_else(shell: Shell, compiled: tuple[str, ...]) -> None:
+    mine = shell.folder / "mine"
+    mine.mkdir()
+    (mine / "thesis.tex").write_text("")
+    for command in (RUN, compiled):
+        said = f"{mine} exists and is not the folder of a run, for it holds thesis.tex"
+        refused(shell, mine, said, "--run-dir", "mine", command=command)
+    assert "is not a package of rpeg" in shell("compile", "p.rpeg", "-o", "mine").err
+
+
+def test_a_folder_where_no_step_was_finished(shell: Shell, folder: Path) -> None:
+    (folder / "run.json").unlink()
+    (folder / "metrics.jsonl").unlink()
+    (folder / ".program-0").mkdir()
+    RunFolder(folder).refuse_foreign()
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ("y.buffer.0-of-2", "holds batches that were sampled ahead (y.buffer)"),
+        ("y.flight", "samples are in flight (y.flight), and this program samples in index order"),
+    ],
+)
+def test_a_checkpoint_of_another_order(part: str, said: str, shell: Shell, folder: Path) -> None:
+    write_checkpoint(folder, "run", "train", part)
+    refused(shell, folder, said)
+
+
+def write_checkpoint(run: Path, *parts: str) -> None:
+    """One that says that it holds these parts."""
+    checkpoint = run / "checkpoints" / "step-000001"
+    checkpoint.mkdir(parents=True)
+    nothing = FileRecord(0, "")
+    Manifest(1, 1, {}, {f"{part}.pt": nothing for part in parts}).write(checkpoint)
+
+
+def kept(shell: Shell, choice: Choice, *parts: str) -> None:
+    """Whether programs find their place in a checkpoint with these parts."""
+    source = read(str(EXAMPLE))
+    module = compile_text(source, choice)
+    write_checkpoint(shell.folder / "kept", *parts)
+    refuse_other_batches(shell.folder / "kept", module)
+
+
+def test_programs_go_on_with_what_they_keep_themselves(shell: Shell) -> None:
+    kept(shell, Choice(layout="dp1"), "y.buffer.0-of-1")
+
+
+def test_programs_go_on_with_what_is_in_flight(shell: Shell) -> None:
+    kept(shell, Choice(plan="two", order="completion"), "y.flight")
+
+
+def test_completion_order_does_not_begin_within_a_run(shell: Shell) -> None:
+    with pytest.raises(CheckpointFailure, match=r"index order.*\(y.flight\): go on with --order"):
+        kept(shell, Choice(plan="two", order="completion"), "train")
 
 
 def test_another_run(shell: Shell, folder: Path) -> None:

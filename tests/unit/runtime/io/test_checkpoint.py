@@ -13,12 +13,14 @@ import pytest
 import torch
 
 from rpeg.resources import resource
+from rpeg.rundir.manifest import Manifest, Written
 from rpeg.runtime.errors import CheckpointFailure
 from rpeg.runtime.layout import Layout
 from rpeg.runtime.state.checkpoint import (
     Restored,
     State,
     newest_sound,
+    read_parts,
     restore,
     restore_models,
     save,
@@ -26,7 +28,6 @@ from rpeg.runtime.state.checkpoint import (
     saved_steps,
     verified,
 )
-from rpeg.runtime.state.manifest import Manifest, Written
 
 
 class Number:
@@ -246,3 +247,14 @@ def test_a_death_between_writing_and_committing(folder: Path) -> None:
     assert (begun / "actor" / "shard").is_file() and (begun / "critic" / "shard").is_file()
     assert restore(folder, State({"number": Number()})).step == 30
     assert not begun.exists()
+
+
+def test_what_is_in_flight_is_never_left_behind(tmp_path: Path) -> None:
+    in_flight = {"y.flight": {"ordinals": [4]}, "train": {"next": 8}}
+    save(tmp_path, 10, State(away=in_flight), keep=2)
+    assert read_parts(tmp_path, 10, ["train", "y.flight"]) == in_flight
+    with pytest.raises(CheckpointFailure, match=r"in flight \(y\.flight\).*index order"):
+        read_parts(tmp_path, 10, ["train"])
+    save(tmp_path, 20, State(away={"train": {"next": 8}}), keep=2)
+    with pytest.raises(CheckpointFailure, match=r"was written in index order.*\(y\.flight\)"):
+        read_parts(tmp_path, 20, ["train", "y.flight"])

@@ -229,6 +229,23 @@ def test_takes_over_a_folder_in_which_no_step_was_finished(launch: Launch) -> No
     assert launch(source="1" * 64).record.source_sha256 == "1" * 64
 
 
+def test_refuses_a_folder_with_files_of_others(launch: Launch, tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "demo"
+    folder.mkdir(parents=True)
+    (folder / "thesis.tex").write_text("")
+    with pytest.raises(RunFolderFailure, match=r"is not the folder of a run.*thesis\.tex"):
+        launch()
+    assert [path.name for path in folder.iterdir()] == ["thesis.tex"]
+
+
+def test_refuses_to_leave_prompts_in_flight_behind(launch: Launch, train: Train) -> None:
+    run = launch(steps=2)
+    run.attach("y.flight", run.ledger)
+    train(run)
+    with pytest.raises(CheckpointFailure, match="go on with --order completion"):
+        train(launch(steps=4))
+
+
 def test_refuses_a_folder_in_use(launch: Launch) -> None:
     run = launch()
     with pytest.raises(RunFolderFailure, match=rf"process \(pid {os.getpid()}\) is training"):
