@@ -145,7 +145,7 @@ def forwards(bench: Bench) -> Iterator[Timed]:
     """Decode steps of a tiny model in the embedded engine, with few sequences and with many."""
     decoder, device = _tiny_decoder(bench), bench.device
     for rows in probe.SEQUENCES:
-        ids = torch.ones(rows, dtype=torch.long, device=device)
+        ids = torch.ones(rows, 1, dtype=torch.long, device=device)
         cache = decoder.cache(rows, probe.PAST + 1)
         bias = torch.zeros(rows, 1, probe.PAST + 1, device=device)
         step = partial(decoder.step, ids, ids * probe.PAST, cache, probe.PAST, bias)

@@ -198,6 +198,21 @@ def test_processes_that_fail(monkeypatch: pytest.MonkeyPatch) -> None:
         measure.measure(2, 1)
 
 
+def test_the_tiny_steps_run() -> None:
+    """In the embedded engine as it is; how long they take, machines tell."""
+    import torch
+
+    from rpeg.tools.calibrating.ranks import ON_CORES, Bench, Work, forwards
+
+    class Once(Bench):
+        def seconds(self, work: Work) -> float:
+            work()
+            return 1.0
+
+    found = list(forwards(Once(torch.device("cpu"), ON_CORES, 1)))
+    assert [step.work for step in found] == list(probe.SEQUENCES)
+
+
 def test_who_else_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stat = tmp_path / "stat"
     stat.write_text("cpu  100 0 50 800 50 0 0 0 0 0\ncpu0 1 1 1 1\n")
