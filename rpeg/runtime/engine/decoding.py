@@ -7,10 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor
 
 from rpeg.runtime.engine.decoder import Decoder
@@ -22,9 +20,6 @@ CHUNK = 128
 """Samples that are decoded together; every batch is cut and padded to whole chunks."""
 NOISE_WORDS = 1 << 22
 """Noise that is drawn at once, in vocabulary entries."""
-
-Flags = NDArray[np.bool_]
-Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -111,7 +106,6 @@ class Decoding:
         self._tokenizer = tokenizer
         self._banned = banned
         self._device = banned.device
-        self._ends = np.isin(np.arange(len(banned)), [*tokenizer.eos_ids])
 
     def run(self, prompts: Sequence[tuple[int, ...]], ordinals: Tensor, width: int) -> Completions:
         """n completions of each prompt; `ordinals` [prompts] are the prompts' own."""
@@ -141,14 +135,19 @@ class Decoding:
         state.append(*choose(allowed, noise.at(t)))
         state.end(self._ended(state))
 
-    def _ended(self, state: _State) -> Flags:
-        """[rows]: the newest token ends its completion."""
-        ended: Flags = self._ends[state.sampled[-1]]
+    def _ended(self, state: _State) -> list[int]:
+        """Live rows that the newest token ends."""
+        newest, ends = state.sampled[-1], self._tokenizer.eos_ids
+        ended = [row for row in state.live if newest[row] in ends]
         if self._settings.stop:
-            for row in np.flatnonzero(~(state.done | ended)).tolist():
-                text = self._tokenizer.decode([int(ids[row]) for ids in state.sampled])
-                ended[row] = any(s in text for s in self._settings.stop)
+            others = set(state.live).difference(ended)
+            ended += [row for row in others if self._stops([ids[row] for ids in state.sampled])]
         return ended
+
+    def _stops(self, ids: list[int]) -> bool:
+        """Whether a stop string is in what was sampled."""
+        text = self._tokenizer.decode(ids)
+        return any(s in text for s in self._settings.stop)
 
 
 class Lane:
@@ -168,7 +167,7 @@ class Lane:
     @property
     def over(self) -> bool:
         """Whether all samples have ended, or have as many tokens as they may."""
-        return self._length == self._state.most or bool(self._state.done.all())
+        return self._length == self._state.most or not self._state.live
 
     def step(self) -> None:
         """Samples the next token."""
@@ -183,8 +182,9 @@ class Lane:
 
     def ended(self) -> list[bool]:
         """Of each prompt, whether all its samples have ended."""
-        over, groups = self.over, self._state.done.reshape(-1, self._state.n)
-        return [over or all(group) for group in groups.tolist()]
+        live = [] if self.over else self._state.live
+        going = {row // self._state.n for row in live}
+        return [prompt not in going for prompt in range(self._state.prompts)]
 
     def completions(self, prompts: range) -> Completions:
         """What the samples of some prompts are by now."""
@@ -194,7 +194,8 @@ class Lane:
 class _State:
     """A chunk between two tokens: what was sampled so far, and the cache behind it.
 
-    Which samples have ended is counted on the host, which waits for the device once a token.
+    Which samples have ended is counted on the host, which waits for the device once a token: in
+    plain Python, which stays in the cache where an operation on arrays comes back to a cold one.
     """
 
     def __init__(
@@ -208,7 +209,7 @@ class _State:
         """Reads the prompts; rows from `real` on only fill up the chunk."""
         n, slots = settings.n, width + settings.max_tokens
         device = decoder.device
-        self.n, self.most = n, settings.max_tokens
+        self.n, self.most, self.prompts = n, settings.max_tokens, len(prompts)
         self._begin = (settings, prompts, width, real)
         ids = torch.tensor([[*p, *[0] * (width - len(p))] for p in prompts], device=device)
         ends = torch.tensor([len(p) for p in prompts], device=device)
@@ -226,18 +227,19 @@ class _State:
         self._tokens: list[Tensor] = []
         self._logprobs: list[Tensor] = []
         self._versions: list[int] = []
-        self.sampled: list[Ids] = []
-        """By position: [rows], on the host."""
-        self.done: Flags = np.arange(len(prompts) * n) >= real
-        """[rows]: nothing more is kept of it."""
-        self._ended: list[Flags] = []
+        self.sampled: list[list[int]] = []
+        """By position: the token of each row."""
+        self.live = list(range(real))
+        """Rows that have not ended."""
+        self._ended: dict[int, int] = {}
+        """Of each row that has: its tokens."""
 
     def under(self, decoder: Decoder, t: int) -> _State:
         """The same samples before token t is read, the tokens before it read by other weights."""
         other = _State(decoder, *self._begin)
         other._tokens, other.sampled = self._tokens, self.sampled
         other._logprobs = self._logprobs
-        other._ended, other.done, other._versions = self._ended, self.done, self._versions
+        other._ended, other.live, other._versions = self._ended, self.live, self._versions
         for place in range(t):
             other.advance(place)
         return other
@@ -249,14 +251,15 @@ class _State:
     def append(self, tokens: Tensor, logprobs: Tensor) -> None:
         """The next token of every row [rows, 1], and its log-prob."""
         self._tokens.append(tokens)
-        self.sampled.append(tokens.cpu().numpy()[:, 0])
+        self.sampled.append(tokens.squeeze(1).tolist())
         self._logprobs.append(logprobs)
         self._versions.append(self.decoder.version)
 
-    def end(self, ended: Flags) -> None:
-        """Rows [rows] that end with the newest token, if they haven't before."""
-        self._ended.append(ended)
-        self.done |= ended
+    def end(self, rows: Sequence[int]) -> None:
+        """Rows that end with the newest token."""
+        if rows:
+            self._ended |= dict.fromkeys(rows, len(self.sampled))
+            self.live = [row for row in self.live if row not in self._ended]
 
     def advance(self, t: int) -> None:
         """Reads token t."""
@@ -266,25 +269,20 @@ class _State:
 
     def completions(self, prompts: range) -> Completions:
         """The rows of some prompts, on the host."""
-        rows = slice(prompts.start * self.n, prompts.stop * self.n)
-        missing = self.most - len(self._versions)
+        rows = range(prompts.start * self.n, prompts.stop * self.n)
+        length = len(self.sampled)
+        missing = self.most - length
         tokens, logprobs = (
-            F.pad(torch.cat(sampled, dim=1)[rows], (0, missing)).cpu()
+            F.pad(torch.cat(sampled, dim=1)[rows.start : rows.stop], (0, missing)).cpu()
             for sampled in (self._tokens, self._logprobs)
         )
         return Completions(
             tokens,
             logprobs,
-            lengths=torch.from_numpy(self._lengths(rows)),
-            finished=torch.tensor(self.done[rows]),
+            lengths=torch.tensor([self._ended.get(row, length) for row in rows]),
+            finished=torch.tensor([row in self._ended for row in rows]),
             versions=torch.tensor([*self._versions, *[-1] * missing], dtype=torch.int32),
         )
-
-    def _lengths(self, rows: slice) -> Ids:
-        """Tokens of each row, up to its first end."""
-        ended = np.stack([flags[rows] for flags in self._ended])
-        lengths: Ids = np.where(ended.any(axis=0), ended.argmax(axis=0) + 1, len(ended))
-        return lengths
 
 
 class Noise:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -20,6 +21,18 @@ WHOLE = 0
 """Stands for the one holder of whole tensors."""
 
 
+class _Part(NamedTuple):
+    """Elements of a shard that belong to a whole tensor."""
+
+    rank: int
+    inside: tuple[slice, ...]
+    """Of that rank's shard."""
+    source: int
+    """Which of the unit's whole tensors."""
+    outside: tuple[slice, ...]
+    """Of that tensor."""
+
+
 class WeightMap:
     """Both directions between whole Hugging Face tensors and one process's Megatron parameters."""
 
@@ -30,7 +43,7 @@ class WeightMap:
         self.split = Split(shape, tp=layout.tp, pp=layout.pp, vpp=layout.vpp)
         self._shapes = dict(shape.tensors())
         self._units = tuple(self.split.units())
-        self._gathers: dict[str, list[Transfer]] = {}
+        self._gathers: dict[str, list[_Part]] = {}
         self._rows: dict[tuple[str, int], list[slice]] = {}
 
     def local_units(self) -> Iterator[Unit]:
@@ -62,8 +75,8 @@ class WeightMap:
             parts = [like.new_empty(self._shapes[name]) for name in unit.sources]
             if unit.stage == self.groups.pp.rank():
                 shards = self._gather(local[unit.name])
-                views = {rank: self._views(unit, rank, s) for rank, s in enumerate(shards)}
-                move(self._gathering(unit), views, {WHOLE: parts})
+                for rank, inside, source, outside in self._gathering(unit):
+                    parts[source][outside] = shards[rank][inside]
             for name, part in zip(unit.sources, parts, strict=True):
                 yield name, self._to_every_stage(part, unit.stage)
 
@@ -74,12 +87,18 @@ class WeightMap:
             views = self._views(unit, rank, local[unit.name])
             yield from zip(self._held(unit, rank), views, strict=True)
 
-    def _gathering(self, unit: Unit) -> list[Transfer]:
+    def _gathering(self, unit: Unit) -> list[_Part]:
         """How a parameter's shards make whole tensors."""
         if unit.name not in self._gathers:
             held: Sharding = {rank: self._held(unit, rank) for rank in range(self.split.tp)}
-            self._gathers[unit.name] = transfers(held, {WHOLE: self._whole(unit)})
+            plan = transfers(held, {WHOLE: self._whole(unit)})
+            self._gathers[unit.name] = [self._part(unit, transfer) for transfer in plan]
         return self._gathers[unit.name]
+
+    def _part(self, unit: Unit, t: Transfer) -> _Part:
+        row = self.split.blocks(unit, t.src)[t.src_array].row
+        inside = t.src_box.moved((row, *(0 for _ in t.src_box.low[1:])))
+        return _Part(t.src, inside.slices, t.dst_array, t.dst_box.slices)
 
     def _whole(self, unit: Unit) -> list[Held]:
         return [Held(name, Box.whole(self._shapes[name])) for name in unit.sources]
