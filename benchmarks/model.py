@@ -54,6 +54,9 @@ LAYOUTS: Mapping[str, int] = {"dp1": 1, "dp2": 2, "dp2zero1": 2, "tp2": 2, "pp2"
 EVALUATIONS = r"    every\(steps=25\).*?\n    }\n|  data heldout = [^\n]*\n(?=  verifier)"
 """Of the demo's second pipeline: what it does on some steps, and the data for that."""
 
+SCHEDULE = r", warmup=\d+, schedule=linear"
+"""Of its learning rate, which so few steps don't get through, as a warning says."""
+
 VARIES = 0.1
 """Spread of repeats over their median from which on it is told."""
 
@@ -135,7 +138,7 @@ def idleness(anyway: bool) -> str:
 def with_lengths(pipeline: Path, folder: Path) -> Path:
     """The file beside it, which tells how long prompts, answers and verdicts are."""
     warmup, mark, text = pipeline.read_text("utf-8").partition("pipeline grpo")
-    text = warmup + mark + re.sub(EVALUATIONS, "", text, flags=re.S)
+    text = warmup + mark + re.sub(f"{EVALUATIONS}|{SCHEDULE}", "", text, flags=re.S)
     rows = [json.loads(text) for text in (folder / "data/sort_digits/train.jsonl").open()]
     prompts = expected([len(row["prompt"]) for row in rows])
     answers = expected([len(row["answer"]) + 1 for row in rows])
