@@ -144,6 +144,13 @@ def _endless_step(b: Break) -> Diagnostic | None:
     return Diagnostic(b.here, message)
 
 
+def _quoted_number(b: Break) -> Diagnostic | None:
+    number = b.token[1:-1]
+    if b.token.type != "STRING" or "INT" not in b.accepts or not number.isdecimal():
+        return None
+    return Diagnostic(b.here, f"expected a number, found text: write {number}, without quotes")
+
+
 _RULES = (
     _line_ends_early,
     _bracket_before_brace,
@@ -155,4 +162,5 @@ _RULES = (
     _missing_comma,
     _double_equal,
     _endless_step,
+    _quoted_number,
 )

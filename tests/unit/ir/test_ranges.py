@@ -160,6 +160,12 @@ def test_numbers_in_quotes(part: str, written: str, message: str) -> None:
     assert ("quot" in found[0]) == ("quot" in message)
 
 
+def test_steps_in_quotes() -> None:
+    text = PIPELINE.format(**RIGHT).replace("i < 10", 'i < "10"')
+    (found,) = check(text, "p.rpeg")
+    assert found.message == "expected a number, found text: write 10, without quotes"
+
+
 def test_numbers_of_params_and_lists_in_quotes() -> None:
     text = PIPELINE.format(**RIGHT | {"size": "$rows"})
     text = text.replace("  model actor", '  param rows = "8"\n  model actor')
