@@ -37,8 +37,8 @@ def test_what_is_large_is_told(place: str, capfd: pytest.CaptureFixture[str]) ->
 
 
 def test_a_failure_shows_the_end_of_its_account(capfd: pytest.CaptureFixture[str]) -> None:
-    failing = "print('line\\n' * 99, flush=True); import sys; sys.exit('ERROR: no space left on device')"
+    failing = "print('line\\n' * 99, flush=True); raise SystemExit('ERROR: disk full')"
     assert INSTALL["main"]([sys.executable, "-c", failing]) == 1
     said = capfd.readouterr().err.splitlines()
     assert len(said) == INSTALL["END"]
-    assert said[-1] == "ERROR: no space left on device"
+    assert said[-1] == "ERROR: disk full"
