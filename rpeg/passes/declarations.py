@@ -53,7 +53,8 @@ class Declarations:
             case StateOp():
                 made = self._called(op, "Scalar", op.settings())
             case _:
-                raise Cannot(op, f"`{op.title}`: {op.KIND} {op.form_name} does not compile yet")
+                why = f"{op.KIND} {op.form_name} does not compile yet: leave it out"
+                raise Cannot(op, f"`{op.title}`: {why}")
         made.results[0].name_hint = op.title
         self.program.objects[op.title] = made.results[0]
 
@@ -166,12 +167,12 @@ class Declarations:
         if op.form_name not in MODELS:
             raise Cannot(op, f"`{op.title}`: model {op.form_name} does not compile yet")
         if op.shared_layers is not None:
-            why = "shared_layers does not compile yet: both heads share the whole trunk"
+            why = "shared_layers does not compile yet: leave it out, and both heads share the trunk"
             raise Cannot(op, f"`{op.title}`: {why}")
         if op.lora is not None:
-            raise Cannot(op, f"`{op.title}`: adapters (lora) do not compile yet")
+            raise Cannot(op, f"`{op.title}`: adapters (lora) do not compile yet: leave lora out")
         if op.float_of("router_aux"):
-            raise Cannot(op, f"`{op.title}`: router_aux does not compile yet: models are dense")
+            raise Cannot(op, f"`{op.title}`: router_aux does not compile yet: leave it out")
         if op.optim is None:
             return self._frozen(op)
         here = self.program.place.trains(op.title)

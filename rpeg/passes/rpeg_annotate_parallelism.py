@@ -1,6 +1,6 @@
 """`rpeg-annotate-parallelism`: from L0 to L1, where every stage runs and in which layout."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import ClassVar
@@ -93,7 +93,10 @@ class RpegAnnotateParallelismPass(RpegPass):
             groups = source.groups(pipeline)
             for ranks in groups:
                 pipeline.body.block.insert_op_before(ranks, step(pipeline))
-            for stage in stages(pipeline).values():
+            placed = list(stages(pipeline).values())
+            if problems := list(source.problems(placed)):
+                raise PassRefused.of(problems)
+            for stage in placed:
                 source.annotate(stage)
                 self.count("stages annotated")
             _drop_plans(pipeline)
@@ -177,6 +180,10 @@ class FromOptions:
         ranks.location = pipeline.location
         return [ranks]
 
+    def problems(self, placed: Sequence[RpegOp]) -> Iterator[Problem]:
+        """None: there is room for every stage."""
+        yield from ()
+
     def annotate(self, stage: RpegOp) -> None:
         """The group, and the layout of the options."""
         stage.attributes[POOL] = StringAttr(ALL)
@@ -225,26 +232,39 @@ class FromPlan:
         layouts = sorted((c for c in held if c is not None), key=lambda c: later(c) is not None)
         return size_of(layouts[0])
 
+    def problems(self, placed: Sequence[RpegOp]) -> Iterator[Problem]:
+        """Lines that no program can follow."""
+        for stage in placed:
+            name, line = stage_name(stage), self._line(stage)
+            if len({_way(c) for c in line.clauses if c.kind == "publish"}) > 1:
+                text = f"`{name}` publishes in two ways: write the same for all pools"
+                yield Problem(line, text)
+            if self._pool(line, stage) is None:
+                text = f"`{name}` needs par(dp=...) on its line of plan `{self.plan.title}`"
+                yield Problem(line, text)
+
     def annotate(self, stage: RpegOp) -> None:
         """The pool and clauses of the stage's line."""
-        line = next(p for p in self.plan.places if p.title == stage_name(stage))
-        if len({_way(c) for c in line.clauses if c.kind == "publish"}) > 1:
-            text = f"`{stage_name(stage)}` publishes in two ways: write the same for all pools"
-            raise PassRefused(line, text)
+        line = self._line(stage)
         pool = self._pool(line, stage)
+        assert pool is not None, "the caller has looked for problems"
         stage.attributes[POOL] = StringAttr(pool)
         stage.attributes.update({c.kind: c for c in line.clauses})
         place_by(stage, line)
 
-    def _pool(self, line: PlaceOp, stage: RpegOp) -> str:
-        """Verifiers on a pool of cores belong to the processes that sample what they read."""
+    def _line(self, stage: RpegOp) -> PlaceOp:
+        return next(p for p in self.plan.places if p.title == stage_name(stage))
+
+    def _pool(self, line: PlaceOp, stage: RpegOp) -> str | None:
+        """Whose processes run it. Verifiers on a pool of cores belong to those that sample what
+        they read; None where nothing tells how many there are.
+        """
         if line.pool_name in self.width:
             return line.pool_name
         if isinstance(stage, ScoreOp) and self.width:
             sampled = self._sampled(stage)
             return sampled if sampled in self.width else next(iter(self.width))
-        text = f"`{stage_name(stage)}` needs par(dp=...) on its line of plan `{self.plan.title}`"
-        raise PassRefused(line, text)
+        return None
 
     def _sampled(self, score: ScoreOp) -> str | None:
         """The pool of the generate that makes what a stage scores."""

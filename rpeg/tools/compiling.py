@@ -18,7 +18,7 @@ from rpeg.frontend.overrides import parse_overrides
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.ops.plan import PlanOp
 from rpeg.ir.rules.verify import diagnose
-from rpeg.ir.text.diagnostics import Diagnostic, DiagnosticsError, Position
+from rpeg.ir.text.diagnostics import Diagnostic, DiagnosticsError, Position, has_errors
 from rpeg.ir.text.parse import parse_module
 from rpeg.ir.text.sources import Sources
 from rpeg.ir.types.attributes import SOURCE_HASH
@@ -125,6 +125,11 @@ class Checked:
     pipeline: PipelineOp
     sources: Sources
 
+    def copied(self) -> Checked:
+        """The same, for passes to rewrite."""
+        module = self.module.clone()
+        return Checked(module, next(pipelines(module)), self.sources.of(self.module, module))
+
     @property
     def source_sha256(self) -> str:
         """By which a run's folder knows it."""
@@ -142,16 +147,23 @@ def check_text(source: Source, choice: Choice) -> Checked:
     """What can be said of a text and its sources before anything is compiled. Raises Failure."""
     module, pipeline, sources = one_pipeline(source, choice.sets, choice.plan or NO_PLAN)
     run_ahead(module, sources, source, choice.ahead)
-    problems = source_problems(
-        pipeline,
-        sources,
+    checked = Checked(module, pipeline, sources)
+    problems = [*_of_sources(checked, source, choice), *length_problems(pipeline, sources, source)]
+    if has_errors(problems):  # what else stops it is told at once
+        problems += lowered(checked.copied(), source, choice, _placing(pipeline, choice, no_gpus))
+    report(problems, source)
+    return checked
+
+
+def _of_sources(checked: Checked, source: Source, choice: Choice) -> Iterator[Diagnostic]:
+    return source_problems(
+        checked.pipeline,
+        checked.sources,
         source,
         allow_python=choice.allow_python,
         needs_files=choice.needs_files,
         runs=choice.runs,
     )
-    report([*problems, *length_problems(pipeline, sources, source)], source)
-    return Checked(module, pipeline, sources)
 
 
 def placed(
@@ -160,13 +172,27 @@ def placed(
     """The verified L3 module, on the chosen layout; `gpus` is asked if it matters. Raises
     Failure.
     """
-    module, pipeline = checked.module, checked.pipeline
-    placing = _placing(pipeline, choice, gpus)
-    run_passes(module, [*passes_of(SIMPLIFY), placing], source)
-    report(fit_problems(pipeline, checked.sources, source, choice.runs), source)
+    placing = _placing(checked.pipeline, choice, gpus)
+    report(lowered(checked, source, choice, placing), source)
+    return checked.module
+
+
+def lowered(
+    checked: Checked, source: Source, choice: Choice, placing: RpegAnnotateParallelismPass
+) -> list[Diagnostic]:
+    """Takes the module to L3 where `placing` puts it; or else everything that does not compile.
+
+    What `rpeg compile` and `rpeg run` refuse, and `rpeg check` remarks on, comes from here alone.
+    """
+    module, whole = checked.module, checked.copied()
+    problems = pass_problems(module, [*passes_of(SIMPLIFY), placing], source)
+    if problems:  # with what is refused of the pipeline wherever it runs
+        anywhere = RpegAnnotateParallelismPass()
+        rest = lowered(whole, source, choice, anywhere) if placing != anywhere else []
+        return [*problems, *(problem for problem in rest if problem not in problems)]
+    problems = list(fit_problems(checked.pipeline, checked.sources, source, choice.runs))
     lowering = RpegLowerToProgramsPass(order=choice.order)
-    run_passes(module, [*passes_of(LOWER), lowering], source)
-    return module
+    return problems + pass_problems(module, [*passes_of(LOWER), lowering], source)
 
 
 def run_ahead(module: ModuleOp, sources: Sources, source: Source, ahead: Ahead | None) -> None:

@@ -41,6 +41,13 @@ class Sources:
         """Where the parts of an operation stand."""
         self.anchors.setdefault(op, {}).update(anchors)
 
+    def of(self, op: Operation, copy: Operation) -> Sources:
+        """The same for a copy of an operation and of all inside."""
+        pairs = list(zip(op.walk(), copy.walk(), strict=True))
+        anchors = {new: self.anchors[old] for old, new in pairs if old in self.anchors}
+        offsets = {new: self.offsets[old] for old, new in pairs if old in self.offsets}
+        return replace(self, anchors=anchors, offsets=offsets)
+
     def position(self, op: Operation, anchor: Anchor = WHOLE) -> Position:
         """Where a part stands; the whole operation where that is not known."""
         known = self.anchors.get(op, {}).get(anchor)

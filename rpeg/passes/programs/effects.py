@@ -21,7 +21,7 @@ from rpeg.passes.programs.program import Cannot, Program
 def _every(program: Program, op: RpegOp) -> None:
     assert isinstance(op, regions.EveryOp) and program.loop is not None
     if any(isinstance(state.type, CursorType) for state in op.carried):
-        raise Cannot(op, "batches inside every do not compile yet")
+        raise Cannot(op, "batches inside every do not compile yet: move them out of it")
     _sees_published(op)
     steps, first = op.int_of("steps"), op.int_of("from")
     every = program.builder.insert(EveryOp.of(program.run, program.loop.step, steps, first))
@@ -48,7 +48,9 @@ def _sees_published(every: regions.EveryOp) -> None:
 def _eval(program: Program, op: RpegOp) -> None:
     assert isinstance(op, ops.EvalOp)
     if op.tools or op.int_of("max_turns") != 1:
-        raise Cannot(op, "tools and several turns do not compile yet")
+        raise Cannot(
+            op, "tools and several turns do not compile yet: leave out tools and max_turns"
+        )
     things = [program.engine(op), program.value(op.prompts), program.value(op.scorer)]
     made = program.call(op, "evaluate", *things, settings={"name": title(op), **op.properties})
     program.results(op, made)

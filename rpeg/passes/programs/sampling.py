@@ -38,8 +38,10 @@ def _generate(program: Program, op: RpegOp) -> None:
     if windowed(op) and isinstance(op.parent_op(), EveryOp) and program.place.at_home:
         raise Cannot(op, "older weights inside of every do not compile yet: read @i")
     if op.tools or op.int_of("max_turns") != 1:
-        raise Cannot(op, "tools and several turns do not compile yet")
-    need(op, "routing", "free", "does not compile yet")
+        raise Cannot(
+            op, "tools and several turns do not compile yet: leave out tools and max_turns"
+        )
+    need(op, "routing", "free", "does not compile yet: leave it out")
     need(op, "dtype", _dtype_of(op), "differs from the model's: it does not compile yet")
     settings = {k: v for k, v in op.properties.items() if k not in WORDS}
     if op in program.flights:

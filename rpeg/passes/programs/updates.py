@@ -14,7 +14,7 @@ from rpeg.passes.programs.program import Cannot, Program, model_name
 @compiles(UpdateOp)
 def _update(program: Program, op: RpegOp) -> None:
     assert isinstance(op, UpdateOp)
-    need(op, "routing", "free", "does not compile yet")
+    need(op, "routing", "free", "does not compile yet: leave it out")
     if len({loss.owner.operands[0] for loss in op.losses if isinstance(loss.owner, Operation)}) > 1:
         raise Cannot(op, "losses of several batches in one update do not compile yet")
     for found in shared(op):

@@ -13,6 +13,8 @@ from rpeg.frontend import Loaded
 from rpeg.frontend.overrides import dump_params
 from rpeg.ir.text.diagnostics import Diagnostic, has_errors, show
 from rpeg.passes.base import pipelines
+from rpeg.tools.checking.compiles import refusals
+from rpeg.tools.compiling import Checked as Whole
 from rpeg.tools.compiling import load_with
 from rpeg.tools.console import FAILED, OK, Failure, Source, language_only, read, tell
 from rpeg.tools.messages import record, records
@@ -80,6 +82,8 @@ class Checked:
     diagnostics: Sequence[Diagnostic]
     findings: Sequence[Findings] = ()
     """Of each pipeline, where a cluster or a plan is named."""
+    refused: frozenset[str] = frozenset()
+    """The pipelines that do not compile, wherever they run."""
 
     @property
     def code(self) -> int:
@@ -100,14 +104,29 @@ def _checked(name: str, overrides: Sequence[str], there: Target | None) -> Check
 def _examine(source: Source, overrides: Sequence[str], there: Target | None) -> Checked:
     loaded = load_with(overrides, source)
     messages = [*loaded.diagnostics, *_of_sources(loaded, source)]
-    if there is None or has_errors(messages) or loaded.module is None:
+    if has_errors(messages) or loaded.module is None:
         return Checked(source, loaded, messages)
     findings: list[Findings] = []
+    refused: set[str] = set()
     for pipeline in pipelines(loaded.module):
-        found, problems = _examined(replace(source, pipeline=pipeline.title), there)
-        messages = [*(m for m in messages if not _repeated(m, problems)), *problems]
-        findings += [found] if found is not None else []
-    return Checked(source, loaded, messages, findings)
+        alone = replace(source, pipeline=pipeline.title)
+        plans = None
+        if there is not None:
+            found, problems = _examined(alone, there)
+            messages = [*(m for m in messages if not _repeated(m, problems)), *problems]
+            findings += [found] if found is not None else []
+            plans = [found.plan] if found is not None else []
+        notes, anywhere = refusals(_alone(alone, overrides), alone, plans)
+        messages += notes
+        refused |= {pipeline.title} if anywhere else set()
+    return Checked(source, loaded, messages, findings, frozenset(refused))
+
+
+def _alone(source: Source, overrides: Sequence[str]) -> Whole:
+    """One pipeline of a file without errors, by itself."""
+    loaded = load_with(overrides, source)
+    assert loaded.module is not None
+    return Whole(loaded.module, next(pipelines(loaded.module)), loaded.sources)
 
 
 def _repeated(message: Diagnostic, problems: Sequence[Diagnostic]) -> bool:
@@ -143,7 +162,8 @@ def _tell(checked: Checked | Unchecked, params: bool) -> None:
     lines = {found.pipeline: found.lines() for found in checked.findings}
     for pipeline in pipelines(loaded.module):
         count = sum(1 for op in pipeline.walk() if op.name.startswith("rpeg.")) - 1
-        print(f"{source.path}:{pipeline.title}: no errors ({count} operations)")
+        but = "; rpeg compile refuses it" if pipeline.title in checked.refused else ""
+        print(f"{source.path}:{pipeline.title}: no errors ({count} operations){but}")
         print("".join(f"  {line}\n" for line in lines.get(pipeline.title, ())), end="")
 
 

@@ -381,7 +381,7 @@ def test_one_refusal_does_not_cause_others() -> None:
     text = text.replace("    kl = kl_loss(y, lp_ref, coef=0.1)\n", "").replace("pg, kl,", "pg,")
     text = text.replace("group_advantage(r,", "group_advantage(s,")
     assert refused(text) == [
-        f"{place(text, 'ref = reward')}: `ref`: adapters (lora) do not compile yet"
+        f"{place(text, 'ref = reward')}: `ref`: adapters (lora) do not compile yet: leave lora out"
     ]
 
 

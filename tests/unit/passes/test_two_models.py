@@ -112,7 +112,8 @@ def test_what_a_region_makes_is_not_sampled_from_in_it() -> None:
 def test_batches_in_regions_do_not_compile() -> None:
     text = PPO.replace("      actor@i+1 =", "      q2 = batch(train, size=4)\n      actor@i+1 =")
     assert refusals(parse(text), *PASSES) == [
-        f"{place(text, 'every(steps=1')}: batches inside every do not compile yet"
+        f"{place(text, 'every(steps=1')}: batches inside every do not compile yet: move "
+        "them out of it"
     ]
 
 
@@ -147,6 +148,6 @@ def test_one_trunk_is_one_pass_and_one_update() -> None:
 def test_a_trunk_shared_in_part_does_not_compile() -> None:
     text = _one_trunk().replace('("tiny", optim', '("tiny", shared_layers=1, optim')
     assert refusals(parse(text), *PASSES) == [
-        f"{place(text, 'actor =')}: `actor`: shared_layers does not compile yet: both heads share "
-        "the whole trunk"
+        f"{place(text, 'actor =')}: `actor`: shared_layers does not compile yet: leave it "
+        "out, and both heads share the trunk"
     ]
