@@ -24,7 +24,7 @@ from rpeg.rundir.folder import RunFolder, RunRecord
 from rpeg.rundir.lock import FolderLock
 from rpeg.runtime import world
 from rpeg.runtime.crossing import Crossing
-from rpeg.runtime.errors import LayoutFailure, RuntimeFailure, report_failures
+from rpeg.runtime.errors import LayoutFailure, ReplayFailure, RuntimeFailure, report_failures
 from rpeg.runtime.groups import Groups, join_world
 from rpeg.runtime.interfaces import Digested
 from rpeg.runtime.layout import Layout
@@ -42,6 +42,7 @@ from rpeg.runtime.pools.desk import Branch, Desk
 from rpeg.runtime.pools.report import StepReport
 from rpeg.runtime.pools.table import Bounds, Pools
 from rpeg.runtime.recordings.oracle import Oracle
+from rpeg.runtime.recordings.recording import load
 from rpeg.runtime.recordings.replay import Replay
 from rpeg.runtime.state import checkpoint
 from rpeg.runtime.state.checkpoint import Sharded, Shared, State, Stateful
@@ -97,14 +98,19 @@ def start(
     root = Path(os.environ.get("RPEG_ROOT", ".")).resolve()
     run = Run(folder, record, root=root, lock=lock, desk=desk, may_stop=may_stop)
     if "RPEG_REPLAY" in os.environ:
-        run.oracle = _replay(run, Path(os.environ["RPEG_REPLAY"]))
+        _replay(run, Path(os.environ["RPEG_REPLAY"]))
     return run
 
 
-def _replay(run: Run, recording: Path) -> Replay:
-    if run.pools.several:
-        raise RuntimeFailure("RPEG_REPLAY replays programs of one pool: compile without a plan")
-    return Replay(run, recording)
+def _replay(run: Run, folder: Path) -> None:
+    """Has the run take completions, rewards and versions from a recording."""
+    if not (folder / "recording.json").is_file():
+        raise ReplayFailure(f"RPEG_REPLAY must be the folder of a recording, and {folder} is none")
+    recording = load(folder)
+    run.oracle = Replay(run, recording)
+    run.record = replace(run.record, steps=run.oracle.ends(run.record.steps))
+    if run.pools.several and "RPEG_VERSIONS" not in os.environ:
+        run.versions = Choices.recorded_in(recording, str(folder))
 
 
 def _take(folder: RunFolder, lock: FolderLock, wanted: RunRecord) -> RunRecord:
@@ -387,6 +393,12 @@ class Run:
         """Logs the means of per-response fields [samples] of trajectories."""
         for name, values in fields.items():
             self.log(f"reward/{name}", float(values.double().mean()), len(y.rows))
+
+    def bring_home(self, value: T) -> list[T]:
+        """This pool's value, after the last step, at the first process of the home pool: there that
+        of every pool, its own first; elsewhere this one alone. Once a run, in all pools.
+        """
+        return [value, *self._desk.bring(value)]
 
     def finish(self) -> None:
         """Marks the run finished and lets go of its folder. Collective."""

@@ -71,6 +71,7 @@ class Rollouts:
         self.run = run
         self.name = name
         self._engine, self._weights = engine, weights
+        run.oracle.refuse_order(name)
         _, width = run.data_parallel
         if size % width:
             raise LayoutFailure(

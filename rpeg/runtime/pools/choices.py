@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from rpeg.runtime.errors import RuntimeFailure
+from rpeg.runtime.errors import ReplayFailure, RuntimeFailure
 from rpeg.runtime.logs.metrics import Line, read_metrics
 from rpeg.runtime.pools.admission import Choice
+from rpeg.runtime.recordings.recording import Recording
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,13 @@ class Choices:
             )
         return Choices("recorded", tuple(read_metrics(Path(text))), text)
 
+    @staticmethod
+    def recorded_in(recording: Recording, path: str) -> Choices:
+        """Those that wrote a recording's samples. Raises ReplayFailure if the samples of a step are
+        of several versions of a model.
+        """
+        return Choices("recorded", tuple(_lines(recording)), path)
+
     def of(self, model: str) -> Choice:
         """The choice for a model's weights. Raises RuntimeFailure if the log has none of them."""
         if self.rule != "recorded":
@@ -65,6 +73,23 @@ class Choices:
                     call = _number(line["step"]) - 1, int(match["share"]), _number(line[name])
                     found[call] = _number(line[f"{match['place']}/version"])
         return found
+
+
+def _lines(recording: Recording) -> Iterator[Line]:
+    """What the log of a run that chose as a recording did would say of its choices."""
+    for i, step in enumerate(recording.steps):
+        by_model: dict[str, set[int]] = {}
+        for name, y in step.trajectories.items():
+            versions = set(y.versions[y.mask].tolist())
+            by_model.setdefault(step.makers.get(name, ""), set()).update(versions)
+        several = next((model for model, found in by_model.items() if len(found) > 1), None)
+        if several is not None:
+            raise ReplayFailure(
+                f"step {i + 1} of the recording has samples of several versions of `{several}`, "
+                "which an engine can't hold at once: set RPEG_VERSIONS=oldest to say which it holds"
+            )
+        chosen = {f"version/{model}": v for model, found in by_model.items() for v in found}
+        yield {"step": i + 1, **chosen}
 
 
 Call = tuple[int, int, int]

@@ -96,6 +96,10 @@ class Desk:
         """The next step's, of every other pool; waits until they have finished it."""
         return [report for heard in self._heard.values() for report in heard.take()]
 
+    def bring(self, value: object) -> list[Any]:
+        """What every other pool brings home after its last step; waits until they have."""
+        return [brought for heard in self._heard.values() for brought in heard.take()]
+
     def go_on(self) -> None:
         """Lets the pools that train models begin the next step."""
         self._settle(Settled(save=False))
@@ -153,6 +157,11 @@ class Branch:
     def report(self, report: StepReport) -> None:
         """Sends a finished step home, from the pool's first process."""
         self._send(report)
+
+    def bring(self, value: object) -> list[Any]:
+        """Sends a value home after the last step, from the pool's first process."""
+        self._send(value)
+        return []
 
     def saves(self) -> bool:
         """Waits until the home pool has finished the step as well: whether its models belong to a

@@ -65,6 +65,7 @@ class ReceivedWeights:
             choice=run.versions.of(self.name),
         )
         run.connect(self._pull)
+        run.oracle.receives(self)
         recorded = run.versions.rule == "recorded"
         self._recorded = run.versions.renewals(self.name) if recorded else None
         self._calls = self._renewed = 0
@@ -130,6 +131,10 @@ class ReceivedWeights:
         number, self._renewed = self._renewed, self._renewed + 1
         self.run.log(renewal(self.name, share, number, "token"), token, how="max")
         self.run.log(renewal(self.name, share, number, "version"), self.version, how="max")
+
+    def wait_for_last(self) -> None:
+        """Chooses the version that the last step made, which no step samples from; waits for it."""
+        self._pull.choose_one(self.run.step, self.run.step)
 
     def keep(self, versions: Set[int]) -> None:
         """Has weights of these versions stay as they are until told otherwise: samples in flight

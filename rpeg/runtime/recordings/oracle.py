@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rpeg.runtime.engine.decoding import Sampling
     from rpeg.runtime.engine.embedded import EmbeddedEngine
     from rpeg.runtime.judge import Judge
+    from rpeg.runtime.publish.received import ReceivedWeights
     from rpeg.runtime.terms import Lesson, Said
     from rpeg.runtime.trainer import Model, Trainer
     from rpeg.runtime.verifiers import Verifier
@@ -38,6 +39,12 @@ class Oracle:
         """What `verifier.score` answers."""
         return verifier.ask(y)
 
+    def receives(self, weights: ReceivedWeights) -> None:
+        """Sees weights of another pool that an engine of this one samples from."""
+
+    def refuse_order(self, name: str) -> None:
+        """Raises ReplayFailure where batches of trajectories can't be the first groups that end."""
+
     def computed(self, model: Model, said: Said, found: Tensor) -> None:
         """Sees log-probs, or values or scores, [samples, max_tokens] computed apart from updates; a
         reward model's are [samples, 1].
@@ -53,4 +60,4 @@ class Oracle:
         """Sees the end of a step of the pipeline. Collective."""
 
     def finish(self) -> None:
-        """Sees the end of the run. Collective."""
+        """Sees the end of the run. Collective over the pool, and over the pools."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -21,13 +20,14 @@ from rpeg.runtime import world
 from rpeg.runtime.engine.decoding import Sampling
 from rpeg.runtime.errors import ReplayFailure
 from rpeg.runtime.recordings.oracle import Oracle
-from rpeg.runtime.recordings.recording import Recording, StepRecord, load, save
+from rpeg.runtime.recordings.recording import Recording, StepRecord, save
 from rpeg.runtime.trajectories import Prompts, Trajectories
 
 if TYPE_CHECKING:
     from rpeg.runtime.batches.examples import Examples
     from rpeg.runtime.engine.embedded import EmbeddedEngine
     from rpeg.runtime.judge import Judge
+    from rpeg.runtime.publish.received import ReceivedWeights
     from rpeg.runtime.run import Run
     from rpeg.runtime.terms import Lesson, Said
     from rpeg.runtime.trainer import Model, Trainer
@@ -45,10 +45,10 @@ class Replay(Oracle):
 
     live = False
 
-    def __init__(self, run: Run, folder: Path) -> None:
+    def __init__(self, run: Run, recorded: Recording) -> None:
         self._run = run
-        self._recorded = load(folder)
-        self._computed = Recording(self._recorded.pipeline)
+        self._recorded = recorded
+        self._computed = Recording(recorded.pipeline)
         self._notes: defaultdict[int, Notes] = defaultdict(Notes)
         """By the step whose batch it is about."""
         self._calls: Counter[tuple[int, str, str]] = Counter()
@@ -56,6 +56,15 @@ class Replay(Oracle):
         self._trainers: dict[str, Trainer] = {}
         self._engines: dict[str, _InUse] = {}
         """By the name of the trajectories that they answered with."""
+        self._received: dict[str, ReceivedWeights] = {}
+        """By the name of the model."""
+
+    def ends(self, steps: int) -> int:
+        """After how many of so many steps the run ends: where a `stop` ended the recording, in all
+        pools, whose programs may be ahead of the one that stops.
+        """
+        stopped = bool(self._recorded.steps) and "stop" in self._recorded.steps[-1].events
+        return min(steps, len(self._recorded.steps)) if stopped else steps
 
     @property
     def _step(self) -> StepRecord:
@@ -82,10 +91,23 @@ class Replay(Oracle):
         self._engines[name] = _InUse(engine, settings, dtype)
         return y, logprobs
 
+    def receives(self, weights: ReceivedWeights) -> None:
+        """Notes them: the last version is asked for in the end."""
+        self._received[weights.name] = weights
+
+    def refuse_order(self, name: str) -> None:
+        """Raises ReplayFailure."""
+        raise ReplayFailure(
+            f"`{name}` fills its batches in completion order, and a recording holds whole ones: "
+            "compile without --order completion"
+        )
+
     def rewards(self, verifier: Verifier | Judge, y: Trajectories) -> list[float]:
         """The recorded ones."""
         rewards = self._step.rewards
-        whole = rewards[self._next("rewards", verifier.name, rewards)]
+        name = self._next("rewards", verifier.name, rewards)
+        self._now.rewarded.append(name)
+        whole = rewards[name]
         first = self._run.data_parallel[0] * len(y.rows)
         found: list[float] = whole[first : first + len(y.rows)].tolist()
         return found
@@ -114,9 +136,10 @@ class Replay(Oracle):
         self._computed.steps.append(_merged(gathered, self._step))
 
     def finish(self) -> None:
-        """Writes what the run computed, the last weights and what they say greedily with it."""
+        """Writes what all pools computed, the last weights and what they say greedily with it."""
         for name, trainer in self._trainers.items():
             self._computed.weights[name] = {n: t.cpu() for n, t in trainer.named_tensors()}
+        self._take_last_weights()
         last = self._recorded.steps[-1].trajectories
         for name, used in self._engines.items():
             if name not in last:  # of a round that the last step did not need
@@ -124,8 +147,17 @@ class Replay(Oracle):
             y = self._share(last[name])
             parts = dict(world.gather((self._run.data_parallel[0], used.greedy(y))))
             self._computed.greedy[name] = torch.cat([parts[share] for share in sorted(parts)])
-        if world.rank() == 0:
-            save(self._computed, self._run.folder.path / FOLDER)
+        by_pool = self._run.bring_home(self._computed)
+        if world.rank() == 0 and self._run.pools.at_home:
+            save(_joined_pools(by_pool), self._run.folder.path / FOLDER)
+
+    def _take_last_weights(self) -> None:
+        """What the last step published to engines of this pool, which their steps did not use."""
+        for engine in {id(used.engine): used.engine for used in self._engines.values()}.values():
+            weights = self._received.get(engine.name)
+            if weights is not None:
+                weights.wait_for_last()
+                engine.swap_weights(weights)
 
     @property
     def _now(self) -> Notes:
@@ -156,6 +188,8 @@ class Notes:
 
     sampled: dict[str, Tensor] = field(default_factory=dict)
     """By name of trajectories: [samples, max_tokens] the engine's log-probs."""
+    rewarded: list[str] = field(default_factory=list)
+    """Names of the rewards that were given."""
     answers: dict[tuple[str, Said], list[Tensor]] = field(default_factory=dict)
     """By model: [samples, max_tokens] log-probs, or values, computed apart from updates, in
     order.
@@ -196,6 +230,7 @@ def _merged(gathered: Sequence[tuple[int, Notes]], recorded: StepRecord) -> Step
     step = StepRecord(grad_norms=gathered[0][1].norms, makers=recorded.makers)
     for name in shares[0].sampled:
         step.sampled[name] = torch.cat([notes.sampled[name] for notes in shares])
+    step.rewards = {name: recorded.rewards[name] for name in shares[0].rewarded}
     for (model, said), calls in shares[0].answers.items():
         group = "logprobs" if said == "logprob" else "values"
         names = recorded.made_by(model, getattr(recorded, group))
@@ -207,6 +242,32 @@ def _merged(gathered: Sequence[tuple[int, Notes]], recorded: StepRecord) -> Step
         for k in range(len(norms)):
             _merge_trained(step, f"{model}/{k}", [n.trained[model][k] for _, n in gathered])
     return step
+
+
+def _joined_pools(pools: Sequence[Recording]) -> Recording:
+    """What all pools computed. Raises ReplayFailure where two were given the same rewards or
+    completions: each counts its own calls, and the recording does not know of pools.
+    """
+    first, *others = pools
+    for other in others:
+        for step, theirs in zip(first.steps, other.steps, strict=True):
+            _take(step, theirs)
+        first.weights |= other.weights
+        first.greedy |= other.greedy
+    return first
+
+
+def _take(step: StepRecord, theirs: StepRecord) -> None:
+    twice = {*step.sampled, *step.rewards} & {*theirs.sampled, *theirs.rewards}
+    if twice:
+        name = min(twice)
+        raise ReplayFailure(
+            f"`{step.makers[name]}` is asked in two pools, and both were given `{name}`: "
+            "replay it where one pool asks, or without a plan"
+        )
+    for group in ("sampled", "rewards", "logprobs", "values", "trained_rows", "trained"):
+        getattr(step, group).update(getattr(theirs, group))
+    step.grad_norms |= theirs.grad_norms
 
 
 def _joined(shares: Sequence[Tensor]) -> Tensor:

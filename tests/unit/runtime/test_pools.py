@@ -7,6 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from rpeg.runtime.errors import LayoutFailure, RuntimeFailure
+from rpeg.runtime.errors import LayoutFailure, ReplayFailure, RuntimeFailure
 from rpeg.runtime.pools.admission import Versions, Window
 from rpeg.runtime.pools.choices import Choices
 from rpeg.runtime.pools.couriers import Receiver, Sender
 from rpeg.runtime.pools.rows import cut, joined, routes
 from rpeg.runtime.pools.table import Pools
 from rpeg.runtime.pools.wire import pack, unpack
+from rpeg.runtime.recordings.recording import Recording, StepRecord
 from rpeg.runtime.trajectories import Pairs, Prompts, Row, Trajectories, sample_ids
 
 Make = Callable[[int], Trajectories]
@@ -150,6 +152,23 @@ def test_versions_are_chosen_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         versions.ready(4)
     with pytest.raises(RuntimeFailure, match="has no `version/critic`"):
         found.of("critic")
+
+
+def test_a_recording_says_which_versions_wrote_it(trajectories: Make) -> None:
+    def step(*versions: int) -> StepRecord:
+        y = trajectories(4)
+        written = torch.tensor(versions).repeat(2).unsqueeze(1)
+        y = replace(y, versions=torch.where(y.mask, written, -1))
+        return StepRecord(trajectories={"y": y}, makers={"y": "actor"})
+
+    chosen = Choices.recorded_in(Recording("p", [step(0, 0), step(1, 1)]), "here")
+    assert chosen.of("actor") == {0: 0, 1: 1}
+    with pytest.raises(RuntimeFailure, match="has no `version/critic`"):
+        chosen.of("critic")
+    with pytest.raises(
+        ReplayFailure, match=r"step 2 of the recording.* several versions of `actor`"
+    ):
+        Choices.recorded_in(Recording("p", [step(0, 0), step(0, 1)]), "here")
 
 
 class Hose:

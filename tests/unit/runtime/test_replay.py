@@ -14,7 +14,7 @@ from torch import Tensor
 from rpeg.runtime.engine.decoding import Sampling
 from rpeg.runtime.errors import ReplayFailure
 from rpeg.runtime.recordings.recording import Recording, StepRecord, load, save
-from rpeg.runtime.recordings.replay import Notes, Replay, _merged
+from rpeg.runtime.recordings.replay import Notes, Replay, _joined_pools, _merged
 from rpeg.runtime.trajectories import Prompts, Row, Trajectories
 
 SETTINGS = Sampling(n=2, max_tokens=3, temperature=1.0, top_p=1.0, stop=(), run_seed=0, seed=0)
@@ -62,10 +62,9 @@ class Engine:
 
 
 @pytest.fixture
-def replay(tmp_path: Path) -> Any:
-    save(Recording("p", [recorded()]), tmp_path)
+def replay() -> Any:
     run = SimpleNamespace(step=0, batch_step=0, data_parallel=(1, 2))
-    return Replay(run, tmp_path)  # type: ignore[arg-type]
+    return Replay(run, Recording("p", [recorded()]))  # type: ignore[arg-type]
 
 
 def prompts(first: int, count: int = 2) -> Prompts:
@@ -132,6 +131,36 @@ def test_notes_of_all_processes_come_together() -> None:
 def test_log_probs_that_a_pass_left_out_are_not_mistaken_for_others() -> None:
     only = Notes(answers={("ref", "logprob"): [torch.zeros(8, 3)]})
     assert _merged([(0, only)], recorded()).logprobs == {}
+
+
+def test_pools_come_together() -> None:
+    sampler = StepRecord(sampled={"y": torch.zeros(8, 3)}, rewards={"acc": torch.zeros(8)})
+    trainer = StepRecord(grad_norms={"actor": [0.5]}, trained_rows={"actor/0": torch.arange(8)})
+    trainer.logprobs["lp_b"] = torch.ones(8, 3)
+    critics = StepRecord(grad_norms={"critic": [0.25]}, values={"v": torch.ones(8, 3)})
+    (step,) = _joined_pools([Recording("p", [s]) for s in (trainer, sampler, critics)]).steps
+    assert [*step.sampled, *step.rewards, *step.logprobs, *step.values] == ["y", "acc", "lp_b", "v"]
+    assert step.grad_norms == {"actor": [0.5], "critic": [0.25]}
+    assert list(step.trained_rows) == ["actor/0"]
+
+
+def test_pools_that_were_given_the_same_rewards_are_refused() -> None:
+    made = StepRecord(rewards={"acc": torch.zeros(8)}, makers={"acc": "right"})
+    with pytest.raises(ReplayFailure, match=r"`right` is asked in two pools, and both.*`acc`"):
+        _joined_pools([Recording("p", [made]), Recording("p", [made])])
+
+
+def test_a_stop_ends_a_replay_where_it_ended_the_recording(replay: Any) -> None:
+    assert replay.ends(9) == 9  # more than the recording has, as it will say
+    replay._recorded.steps[-1].events.append("stop")
+    assert replay.ends(9) == 1
+
+
+def test_rewards_that_were_given_are_told(replay: Any) -> None:
+    replay.rewards(SimpleNamespace(name="right"), trajectories().select(torch.arange(4)))
+    notes = replay._notes.pop(0)
+    step = _merged([(0, notes), (1, notes)], recorded())
+    assert {name: r.tolist() for name, r in step.rewards.items()} == {"acc": list(range(8))}
 
 
 def test_files_keep_the_order_in_which_things_were_made(tmp_path: Path) -> None:
