@@ -123,14 +123,18 @@ class PlaceOp(CheckedOp):
         """The clause of this kind, if the line has one."""
         return next((c for c in self.clauses if c.kind == kind), None)
 
+    def fits(self, index: int) -> bool:
+        """Whether clause number `index` is a known one, with the settings that it takes."""
+        return next(self._misfits(index), None) is None
+
     def rules(self) -> Iterator[Violation]:
-        from rpeg.ir.rules.plan import place_violations
+        if not isinstance(self.parent_op(), PlanOp):
+            yield Violation("misplaced-operation", "rpeg.place belongs into rpeg.plan")
+        for index in range(len(self.clauses)):
+            yield from self._misfits(index)
 
-        misfits = {i: list(self._misfits(i, c)) for i, c in enumerate(self.clauses)}
-        yield from (v for found in misfits.values() for v in found)
-        yield from place_violations(self, [i for i, found in misfits.items() if not found])
-
-    def _misfits(self, index: int, record: RecordAttr) -> Iterator[Violation]:
+    def _misfits(self, index: int) -> Iterator[Violation]:
+        record = self.clauses.data[index]
         signature = CLAUSES.get(record.kind)
         if signature is None:
             kind = record.kind
@@ -177,13 +181,10 @@ class PlanOp(CheckedOp):
         return next((p for p in self.pools if p.title == name), None)
 
     def rules(self) -> Iterator[Violation]:
-        from rpeg.ir.rules.plan import plan_violations
-
         try:
             load_cluster(self.cluster.data)
         except ClusterError as error:
             yield Violation("unknown-cluster", str(error), violations.setting("cluster"))
-        yield from plan_violations(self)
 
 
 def plan_cluster(op: CheckedOp) -> Cluster | None:

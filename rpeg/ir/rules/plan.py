@@ -1,14 +1,15 @@
 """Rules of plans: stages and pools exist, products match, streams are legal, new weights arrive.
 
-They speak of the step that a plan is for; `rpeg.ir.ops.plan` calls them from its verifiers.
+They speak of the step that a plan is for, so they are asked of a whole module.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Operation
 
 from rpeg.ir.base import RpegOp
 from rpeg.ir.declared import declaration, declarations, place_in_file, symbol_name
@@ -20,6 +21,7 @@ from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.rules import violations
 from rpeg.ir.rules.shares import share_violations
 from rpeg.ir.rules.violations import Violation, hint
+from rpeg.ir.rules.walks import Walk
 from rpeg.ir.stages import between, moving, scope_of, stages, value_names
 from rpeg.ir.types.attributes import RecordAttr
 from rpeg.ir.types.values import WeightsType
@@ -27,12 +29,21 @@ from rpeg.ir.vocabulary.records import CLAUSES
 from rpeg.ir.vocabulary.signature import SCOPES
 
 
-def place_violations(place: PlaceOp, sound: Sequence[int]) -> Iterator[Violation]:
-    """Broken rules of one line; `sound` are the clauses that fit their signatures."""
-    plan = place.parent_op()
-    if not isinstance(plan, PlanOp):
-        yield Violation("misplaced-operation", "rpeg.place belongs into rpeg.plan")
-        return
+def plan_violations(walk: Walk) -> Iterator[tuple[Operation, Violation]]:
+    """Broken rules of each plan, and of each of its lines."""
+    for plan in walk.of(PlanOp):
+        yield from ((plan, found) for found in _whole(plan))
+        for place in plan.places:
+            yield from ((place, found) for found in _line(plan, place))
+
+
+def _whole(plan: PlanOp) -> Iterator[Violation]:
+    yield from _overlaps(plan)
+    if plan.places and (text := open_stages(plan)) is not None:
+        yield Violation("open-stages", text, severity="warning")
+
+
+def _line(plan: PlanOp, place: PlaceOp) -> Iterator[Violation]:
     yield from _stage_rule(plan, place)
     if plan.pool(place.pool_name) is None:
         pools = [p.title for p in plan.pools]
@@ -42,10 +53,10 @@ def place_violations(place: PlaceOp, sound: Sequence[int]) -> Iterator[Violation
             violations.setting("pool"),
         )
     yield from _repeated(place)
-    for index in sound:
-        record = list(place.clauses)[index]
-        for found in _clause_violations(plan, place, record):
-            yield replace(found, anchor=violations.clause(index))
+    for index, record in enumerate(place.clauses):
+        if place.fits(index):
+            for found in _clause_violations(plan, place, record):
+                yield replace(found, anchor=violations.clause(index))
     unpublished = _unpublished(plan, place)
     if unpublished is not None:
         yield Violation("unpublished-weights", unpublished)
@@ -218,13 +229,6 @@ def _publish(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[Viola
     if stage is not None and not isinstance(stage, UpdateOp):
         text = "publish belongs to an update: it sends the new weights to a pool"
         yield Violation("publish-elsewhere", text)
-
-
-def plan_violations(plan: PlanOp) -> Iterator[Violation]:
-    """Broken rules of a plan as a whole."""
-    yield from _overlaps(plan)
-    if plan.places and (text := open_stages(plan)) is not None:
-        yield Violation("open-stages", text, severity="warning")
 
 
 def open_stages(plan: PlanOp) -> str | None:

@@ -10,6 +10,7 @@ from xdsl.utils.exceptions import VerifyException
 from rpeg.ir.base import CheckedOp, RpegOp
 from rpeg.ir.rules.channels import channel_violations
 from rpeg.ir.rules.order import order_violations
+from rpeg.ir.rules.plan import plan_violations
 from rpeg.ir.rules.ranks import rank_violations
 from rpeg.ir.rules.references import reference_violations
 from rpeg.ir.rules.schedule import deadlock_violations
@@ -46,6 +47,7 @@ def _problems(module: Operation, names: bool) -> Iterator[tuple[Operation, Viola
         return  # rules follow values to where they come from, which a cycle never ends
     for op in walk.ops:
         yield from ((op, v) for v in _op_problems(op))
+    yield from plan_violations(walk)
     yield from rank_violations(walk)
     yield from deadlock_violations(module)
     yield from channel_violations(walk)
