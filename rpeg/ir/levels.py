@@ -18,7 +18,8 @@ from rpeg.ir.dialect import ALGORITHM, PLACED, PLANS, Rpeg
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.ops.movement import CLAUSES, POOL
 from rpeg.ir.ops.sampling import PoisonOp
-from rpeg.ir.rrt import ObjectType, Rrt
+from rpeg.ir.rrt.calls import ObjectType
+from rpeg.ir.rrt.program import Rrt
 from rpeg.ir.rsched import TASK, Rsched
 from rpeg.ir.rules.violations import Violation
 from rpeg.ir.stages import STAGE

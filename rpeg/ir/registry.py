@@ -22,7 +22,7 @@ def _rsched() -> Dialect:
 
 
 def _rrt() -> Dialect:
-    from rpeg.ir.rrt import Rrt
+    from rpeg.ir.rrt.program import Rrt
 
     return Rrt
 

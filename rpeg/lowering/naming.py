@@ -8,7 +8,7 @@ import re
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from rpeg.ir.rrt import LoopOp, ProgramOp
+from rpeg.ir.rrt.program import LoopOp, ProgramOp
 
 TAKEN = frozenset({"rt", "main", *keyword.kwlist, *keyword.softkwlist, *dir(builtins)})
 

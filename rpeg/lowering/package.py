@@ -14,7 +14,7 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 
 import rpeg
-from rpeg.ir.rrt import ProgramOp
+from rpeg.ir.rrt.program import ProgramOp
 from rpeg.ir.vocabulary.settings import python_value
 from rpeg.lowering.python import (
     ENTRY,

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 import rpeg
-from rpeg.ir.instructions import RECORDS, TABLES
-from rpeg.ir.rrt import AheadOp, CallOp, ConstantOp, EveryOp, LoopOp, ProgramOp, RoundsOp
+from rpeg.ir.rrt.calls import CallOp, ConstantOp
+from rpeg.ir.rrt.instructions import RECORDS, TABLES
+from rpeg.ir.rrt.program import AheadOp, EveryOp, LoopOp, ProgramOp, RoundsOp
 from rpeg.ir.types.attributes import RecordAttr
 from rpeg.ir.vocabulary.settings import python_value
 from rpeg.lowering.literals import literal, quoted

@@ -10,7 +10,7 @@ from rpeg.ir.ops.declare import DataOp, DeclareOp, ModelOp, StateOp, VerifierOp
 from rpeg.ir.ops.movement import PublishOp, model_of, pool_of
 from rpeg.ir.ops.sampling import GenerateOp, GetOp, LogprobOp, ValuesOp
 from rpeg.ir.ops.step import StepOp
-from rpeg.ir.rrt import CallOp
+from rpeg.ir.rrt.calls import CallOp
 from rpeg.ir.stages import stages
 from rpeg.ir.types.attributes import RecordAttr, plain
 from rpeg.ir.types.values import (

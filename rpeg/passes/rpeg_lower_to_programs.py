@@ -22,7 +22,8 @@ from rpeg.ir.ops.regions import CollectOp, EveryOp
 from rpeg.ir.ops.sampling import GenerateOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.pools import home_of, trained_on
-from rpeg.ir.rrt import AheadOp, CallOp, LoopOp, ProgramOp
+from rpeg.ir.rrt.calls import CallOp
+from rpeg.ir.rrt.program import AheadOp, LoopOp, ProgramOp
 from rpeg.ir.rsched import SequenceOp, labelled
 from rpeg.ir.rules.ranks import groups_of
 from rpeg.ir.stages import stages

@@ -8,7 +8,7 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from rpeg.ir.rrt import CallOp
+from rpeg.ir.rrt.calls import CallOp
 from rpeg.ir.vocabulary.settings import python_value
 from rpeg.lowering.package import programs
 from rpeg.rundir.ahead import buffer_part, flight_part, refuse_buffers, refuse_order

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Operation
 
-from rpeg.ir.instructions import ANY
-from rpeg.ir.rrt import CallOp, ProgramOp, class_of
+from rpeg.ir.rrt.calls import CallOp, class_of
+from rpeg.ir.rrt.instructions import ANY
+from rpeg.ir.rrt.program import ProgramOp
 from rpeg.ir.rules.violations import Violation
 from rpeg.ir.rules.walks import Walk
 from rpeg.ir.vocabulary.settings import python_value

@@ -1,55 +1,62 @@
-"""Rules of programs (L3): names, settings and values of instructions.
-
-`rpeg.ir.rrt` calls them from its verifiers. They hold back everything that could not be written as
-a literal or a name, so that making text needs no checks.
+"""Rules of programs (L3) that ask more than one instruction: of whole programs, and of what the
+program around an instruction asks of it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from itertools import takewhile
 
-from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, StringAttr
-from xdsl.ir import Attribute
+from xdsl.dialects.builtin import IntegerAttr, StringAttr
+from xdsl.ir import Attribute, Operation
 
-from rpeg.ir.instructions import ANY, PAIRS, RECORDS, TABLES, Instruction
+from rpeg.ir.declared import enclosing
+from rpeg.ir.layout import contradictions, size_of, width_of
+from rpeg.ir.rrt.calls import CallOp, calls
+from rpeg.ir.rrt.instructions import pools_of
+from rpeg.ir.rrt.program import LoopOp, ProgramOp
 from rpeg.ir.rules import violations
-from rpeg.ir.rules.settings import value_violations
-from rpeg.ir.rules.violations import Violation, hint
+from rpeg.ir.rules.program_rows import buffer_violations, lag_violations, row_violations
+from rpeg.ir.rules.program_weights import (
+    cache_violations,
+    trainer_violations,
+    weights_violations,
+    window_violations,
+)
+from rpeg.ir.rules.shares import uneven
+from rpeg.ir.rules.violations import Violation
+from rpeg.ir.rules.walks import Walk
 from rpeg.ir.text.naming import NAME
-from rpeg.ir.types.attributes import BytesAttr, RecordAttr, SecondsAttr
-from rpeg.ir.vocabulary.records import CLAUSES
-from rpeg.ir.vocabulary.records import RECORDS as SURFACE_RECORDS
-from rpeg.ir.vocabulary.settings import INT, Range, Setting, python_value
-
-if TYPE_CHECKING:
-    from rpeg.ir.rrt import CallOp, ProgramOp
+from rpeg.ir.types.attributes import RecordAttr
+from rpeg.ir.vocabulary.settings import python_value
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
-RUN = {
-    name: Setting(name, INT, required=True, range=Range(least=1)) for name in ("steps", "processes")
-}
-"""Settings of `start` that are counts."""
-RENAMED = {"evaluate": "eval", "evaluate_loss": "eval_loss", "evaluate_pairs": "eval_loss"}
-"""Instructions whose name differs from that of their operation of the language."""
-FIELDS = {
-    "Layout": CLAUSES["par"].settings,
-    "MicroBatch": CLAUSES["mb"].settings,
-    "AdamW": SURFACE_RECORDS["adamw"].settings,
-}
-"""What the fields of the runtime's records hold: the same as those of the language's."""
-
-# ---- names
 
 
-def name_violations(program: ProgramOp) -> Iterator[Violation]:
+def program_violations(walk: Walk) -> Iterator[tuple[Operation, Violation]]:
+    """Every broken rule of each program, and of each instruction in its program."""
+    for program in walk.of(ProgramOp):
+        yield from ((program, found) for found in _whole(program))
+    for call in (call for call in walk.of(CallOp) if call.known):
+        yield from ((call, found) for rule in CALL_RULES for found in rule(call))
+
+
+def _whole(program: ProgramOp) -> Iterator[Violation]:
+    if program.start is None:
+        return
+    yield from name_violations(program, program.start)
+    yield from pool_violations(program, program.start)
+    if len(program.loops) == 1:
+        yield from order_violations(program, program.loops[0])
+
+
+def name_violations(program: ProgramOp, start: CallOp) -> Iterator[Violation]:
     """Names that stand outside of string literals: in file names, comments and headers."""
     if not NAME.fullmatch(program.pool.data):
         yield Violation("plain-names", f"a process group has a plain name, not {program.pool}")
-    start = program.start
     for setting, form in (("pipeline", NAME), ("source_sha256", SHA256)):
-        held = start.settings.get(setting) if start is not None else None
+        held = start.settings.get(setting)
         if held is not None and not (isinstance(held, StringAttr) and form.fullmatch(held.data)):
             what = "a plain name" if form is NAME else "64 hexadecimal digits"
             yield Violation("plain-names", f"start: {setting} is {what}, not {held}")
@@ -80,105 +87,69 @@ def pool_violations(program: ProgramOp, start: CallOp) -> Iterator[Violation]:
             yield Violation("unknown-process-group", text, violations.setting(setting))
 
 
-def pools_of(table: Attribute) -> dict[str, tuple[int, int]]:
-    """(first, past the last) of the processes of each pool of a table, as far as it says so."""
-    held = table.settings if isinstance(table, RecordAttr) else {}
-    found = {name: python_value(value) for name, value in held.items()}
-    pairs = {name: bounds for name, bounds in found.items() if isinstance(bounds, tuple)}
-    return {
-        name: (bounds[0], bounds[1])
-        for name, bounds in pairs.items()
-        if len(bounds) == 2 and isinstance(bounds[0], int) and isinstance(bounds[1], int)
-    }
-
-
-# ---- settings
-
-
-def setting_violations(call: CallOp, row: Instruction) -> Iterator[Violation]:
-    """Unknown and missing settings, and values that no literal stands for."""
-    titled = ("name",) if "Name" in row.things else ()
-    known = {*row.settings, *row.optional, *titled}
-    named = {*known, *row.keywords}
-    unknown = {*call.settings} - known | (set() if row.free else {*call.named} - named)
-    for name in sorted(unknown):
-        text = f"{row.name} has no setting `{name}`{hint(name, named)}"
-        yield Violation("unknown-setting", text, violations.setting(name))
-    missing = [n for n in (*titled, *row.settings) if n not in {*call.settings, *call.named}]
-    if missing and not unknown:
-        yield Violation("missing-setting", f"{row.name} needs the setting `{missing[0]}`")
-    kinds = _kinds(row.name)
-    for name, value in call.settings.items():
-        if isinstance(value, RecordAttr) and name not in kinds:
-            yield from _record_violations(name, value)
-        elif not isinstance(value, RecordAttr) and not _is_literal(value):
-            text = f"{row.name}: `{name}` can't be {value}: expected a number, a text or a list"
-            yield Violation("not-a-literal", text, violations.setting(name))
-        elif name in kinds:
-            yield from value_violations(kinds[name], value, name)
-
-
-def _kinds(instruction: str) -> Mapping[str, Setting]:
-    """What the settings of an instruction hold, where an operation of the language says so."""
-    from rpeg.ir.vocabulary.tables import operations
-
-    if instruction == "start":
-        return RUN
-    signature = operations().get(RENAMED.get(instruction, instruction))
-    return signature.settings if signature is not None else {}
-
-
-def _is_literal(value: Attribute) -> bool:
-    if isinstance(value, ArrayAttr):
-        return all(map(_is_literal, value))
-    return isinstance(value, StringAttr | IntegerAttr | FloatAttr | SecondsAttr | BytesAttr)
-
-
-def _record_violations(name: str, record: RecordAttr) -> Iterator[Violation]:
-    if record.kind in TABLES:
-        yield from _table_violations(name, record)
-        return
-    known = {**RECORDS, **PAIRS}
-    fields = known.get(record.kind)
-    if fields is None:
-        text = f"`{record.kind}` is no record of the runtime{hint(record.kind, known)}"
-        yield Violation("unknown-word", text, violations.setting(name))
-        return
-    if record.kind in PAIRS and not record.settings:
+def order_violations(program: ProgramOp, loop: LoopOp) -> Iterator[Violation]:
+    """One restore, between what exists and the loop; a finish at the end."""
+    restores = [call for call in calls(program) if call.callee.data == "restore"]
+    before_loop = list(takewhile(lambda op: op is not loop, program.body.block.ops))
+    early = [call for call in restores if call in before_loop]
+    if len(restores) != 1 or len(early) != 1:
         yield Violation(
-            "missing-setting", f"{record.kind} needs {fields[0]}", violations.setting(name)
+            "restore-once",
+            'a program restores its run once, before its loop: write rrt.call "restore" of %run '
+            f"there; this program has {len(early)} there and {len(restores) - len(early)} "
+            "elsewhere",
         )
-    for field, value in record.settings.items():
-        if field not in fields:
-            text = f"{record.kind} has no setting `{field}`{hint(field, fields)}"
-            yield Violation("unknown-setting", text, violations.setting(f"{name}.{field}"))
-        elif not _is_literal(value):
-            text = f"{record.kind}: `{field}` can't be {value}"
-            yield Violation("not-a-literal", text, violations.setting(f"{name}.{field}"))
-        elif field in (kinds := FIELDS.get(record.kind, {})):
-            yield from value_violations(kinds[field], value, f"{name}.{field}")
+    last = program.body.block.last_op
+    if last not in [call for call in calls(program) if call.callee.data == "finish"]:
+        yield Violation("finish-last", 'a program ends with rrt.call "finish" of %run')
 
 
-def _table_violations(name: str, record: RecordAttr) -> Iterator[Violation]:
-    pairs = pools_of(record)
-    for key, value in record.settings.items():
-        if key not in pairs:
-            text = f"{record.kind}: `{key}` is two numbers, not {value}"
-            yield Violation("not-a-literal", text, violations.setting(f"{name}.{key}"))
+def layout_violations(call: CallOp) -> Iterator[Violation]:
+    """The layout of `groups` takes every process; each process takes an equal share of a batch,
+    whatever the layout.
+    """
+    program = enclosing(call, "rrt.program")
+    match call.callee.data, _layout(call):
+        case "groups", RecordAttr() as layout if program is not None:
+            yield from _product(layout, python_value(program.properties.get("processes")))
+            yield from (
+                Violation("layout-contradiction", t, violations.setting("layout"))
+                for t in contradictions(layout)
+            )
+        case "batch", _:
+            for layout in _program_layouts(program):
+                yield from _shares(layout, call.settings.get("size"))
+        case _:
+            pass
 
 
-# ---- values
+def _product(layout: RecordAttr, processes: object) -> Iterator[Violation]:
+    size = size_of(layout)
+    if size != processes:
+        text = f"tp x pp x cp x dp = {size}, the program is for {processes} processes"
+        yield Violation("layout-size", text, violations.setting("layout"))
 
 
-def thing_violations(row: Instruction, found: Sequence[str]) -> Iterator[Violation]:
-    """Positional values of other classes or in another number than the instruction takes."""
-    wanted = [w for w in row.things if w != "Name"]
-    if len(found) < len(wanted) or (len(found) > len(wanted) and not row.more):
-        yield Violation("call-operands", f"{row.name} takes {len(wanted)} values, not {len(found)}")
-        return
-    wanted += [row.more] * (len(found) - len(wanted))
-    for number, (have, want) in enumerate(zip(found, wanted, strict=True), 1):
-        if ANY not in (want, have) and have not in want.split(" | "):
-            either = want.replace(" |", " or a")
-            text = f"{row.name} takes a {either} as value {number}, not a {have}"
-            yield Violation("call-operands", text)
+def _shares(layout: RecordAttr, held: Attribute | None) -> Iterator[Violation]:
+    size = held.value.data if isinstance(held, IntegerAttr) else 0
+    text = uneven((size, f"size={size}"), width_of(layout, "dp"))
+    if text is not None:
+        yield Violation("uneven-shares", text, violations.setting("size"))
+
+
+def _layout(call: CallOp) -> RecordAttr | None:
+    held = call.settings.get("layout")
+    return held if isinstance(held, RecordAttr) and held.kind == "Layout" else None
+
+
+def _program_layouts(program: Operation | None) -> list[RecordAttr]:
+    """One of each data-parallel width."""
+    found = (_layout(call) for call in calls(program)) if program is not None else ()
+    return list({width_of(layout, "dp"): layout for layout in found if layout is not None}.values())
+
+
+CALL_RULES: tuple[Callable[[CallOp], Iterator[Violation]], ...] = (
+    *(layout_violations, trainer_violations, weights_violations, cache_violations),
+    *(row_violations, buffer_violations, lag_violations, window_violations),
+)
+"""What the program around an instruction asks of it."""

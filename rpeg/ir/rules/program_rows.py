@@ -7,20 +7,16 @@ buffer or a channel gives are others than were put in: those of an earlier step.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from xdsl.ir import SSAValue
 
 from rpeg.ir.declared import enclosing
+from rpeg.ir.rrt.calls import CallOp, calls, class_of
 from rpeg.ir.rules import violations
-from rpeg.ir.rules.program_shape import calls
 from rpeg.ir.rules.staleness import COVERS
 from rpeg.ir.rules.violations import Violation
 from rpeg.ir.text.naming import name_of
 from rpeg.ir.vocabulary.settings import python_value
-
-if TYPE_CHECKING:
-    from rpeg.ir.rrt import CallOp
 
 ROWS = ("Trajectories", "Pairs")
 FIELDS = ("TokenField", "ResponseField", "Loss")
@@ -33,7 +29,6 @@ LOSSES = ("ppo_clip", "cispo", "policy_gradient", "distill")
 
 def batch_of(value: SSAValue) -> SSAValue | None:
     """The rows that a value belongs to; of a collect, the collect. None where that is unknown."""
-    from rpeg.ir.rrt import CallOp, class_of
 
     maker, cls = value.owner, class_of(value)
     if not isinstance(maker, CallOp) or cls not in (*ROWS, *FIELDS):
@@ -69,7 +64,6 @@ def row_violations(call: CallOp) -> Iterator[Violation]:
 
 def _maker(rows: SSAValue | None) -> str:
     """A batch by the instruction that makes it."""
-    from rpeg.ir.rrt import CallOp
 
     assert rows is not None
     maker = rows.owner
@@ -155,7 +149,6 @@ def _narrowed(how: str) -> str:
 
 def _correction(loss: CallOp) -> str:
     """How a loss corrects for age: a key of COVERS."""
-    from rpeg.ir.rrt import CallOp
 
     if "weight" in loss.named:
         return "weighted"
@@ -166,7 +159,6 @@ def _correction(loss: CallOp) -> str:
 
 def _holder(y: SSAValue) -> CallOp | None:
     """What held a batch until its step: a buffer, a channel or a collect, as it was made."""
-    from rpeg.ir.rrt import CallOp
 
     rows = batch_of(y)
     taken = rows.owner if rows is not None else None

@@ -7,18 +7,14 @@ loop, and in a later one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from xdsl.ir import SSAValue
 
 from rpeg.ir.declared import enclosing
+from rpeg.ir.rrt.calls import CallOp, calls, class_of
 from rpeg.ir.rules import violations
-from rpeg.ir.rules.program_shape import calls
 from rpeg.ir.rules.violations import Violation
 from rpeg.ir.vocabulary.settings import python_value
-
-if TYPE_CHECKING:
-    from rpeg.ir.rrt import CallOp
 
 SAMPLES = ("generate", "evaluate")
 ARRIVES = ("publish", "wait")
@@ -88,7 +84,6 @@ def _engine(call: CallOp) -> SSAValue | None:
     """The engine that a call samples with."""
     if call.callee.data not in SAMPLES:
         return None
-    from rpeg.ir.rrt import CallOp
 
     asked = call.receiver if call.receiver is not None else next(iter(call.things), None)
     maker = asked.owner if asked is not None else None
@@ -98,7 +93,6 @@ def _engine(call: CallOp) -> SSAValue | None:
 
 def _source(engine: SSAValue) -> SSAValue | None:
     """The model whose weights an engine has."""
-    from rpeg.ir.rrt import CallOp
 
     maker = engine.owner
     if not isinstance(maker, CallOp) or maker.callee.data != "EmbeddedEngine":
@@ -107,7 +101,6 @@ def _source(engine: SSAValue) -> SSAValue | None:
 
 
 def _trained_here(source: SSAValue) -> bool:
-    from rpeg.ir.rrt import class_of
 
     return class_of(source) == "Trainer"
 

@@ -11,6 +11,7 @@ from rpeg.ir.base import CheckedOp, RpegOp
 from rpeg.ir.rules.channels import channel_violations
 from rpeg.ir.rules.order import order_violations
 from rpeg.ir.rules.plan import plan_violations
+from rpeg.ir.rules.program import program_violations
 from rpeg.ir.rules.ranks import rank_violations
 from rpeg.ir.rules.references import reference_violations
 from rpeg.ir.rules.schedule import deadlock_violations
@@ -50,6 +51,7 @@ def _problems(module: Operation, names: bool) -> Iterator[tuple[Operation, Viola
     yield from plan_violations(walk)
     yield from rank_violations(walk)
     yield from deadlock_violations(module)
+    yield from program_violations(walk)
     yield from channel_violations(walk)
     yield from version_violations(walk)
     if names:

@@ -8,7 +8,8 @@ from xdsl.rewriter import InsertPoint
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops import regions as ops
 from rpeg.ir.ops.sampling import GenerateOp
-from rpeg.ir.rrt import CallOp, RoundsOp
+from rpeg.ir.rrt.calls import CallOp
+from rpeg.ir.rrt.program import RoundsOp
 from rpeg.ir.rules.shares import shared
 from rpeg.ir.text.naming import trajectories_of
 from rpeg.ir.types.attributes import plain

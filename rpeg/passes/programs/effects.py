@@ -11,7 +11,7 @@ from rpeg.ir.ops.effects import EvalOp
 from rpeg.ir.ops.sampling import GenerateOp
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.reported import is_trained, reported_rewards
-from rpeg.ir.rrt import EveryOp
+from rpeg.ir.rrt.program import EveryOp
 from rpeg.ir.types.values import CursorType, DataType
 from rpeg.passes.programs.handlers import compiles, lower, title
 from rpeg.passes.programs.program import Cannot, Program

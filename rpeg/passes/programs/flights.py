@@ -15,7 +15,7 @@ from rpeg.ir.ops.movement import pool_of
 from rpeg.ir.ops.sampling import BatchOp, GenerateOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.pools import trained_on
-from rpeg.ir.rrt import AheadOp
+from rpeg.ir.rrt.program import AheadOp
 from rpeg.ir.text.naming import name_of
 from rpeg.ir.types.attributes import plain
 from rpeg.ir.types.values import TrajectoriesType

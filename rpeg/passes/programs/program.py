@@ -9,7 +9,8 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from rpeg.ir.ops.movement import model_of
 from rpeg.ir.ops.sampling import GetOp
 from rpeg.ir.pools import pools_at, task_around
-from rpeg.ir.rrt import CallOp, LoopOp
+from rpeg.ir.rrt.calls import CallOp
+from rpeg.ir.rrt.program import LoopOp
 from rpeg.ir.types.values import StateType
 
 

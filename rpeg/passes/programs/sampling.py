@@ -12,7 +12,7 @@ from rpeg.ir.ops import fuse
 from rpeg.ir.ops import sampling as ops
 from rpeg.ir.ops.movement import clause_of
 from rpeg.ir.ops.regions import EveryOp
-from rpeg.ir.rrt import ConstantOp
+from rpeg.ir.rrt.calls import ConstantOp
 from rpeg.ir.rules.shares import shared
 from rpeg.ir.rules.staleness import WORDS
 from rpeg.ir.types.attributes import plain

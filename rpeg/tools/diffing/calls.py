@@ -7,16 +7,8 @@ from collections.abc import Iterator
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Operation, SSAValue
 
-from rpeg.ir.rrt import (
-    AheadOp,
-    CallOp,
-    ConstantOp,
-    EveryOp,
-    LoopOp,
-    ProgramOp,
-    RoundsOp,
-    class_of,
-)
+from rpeg.ir.rrt.calls import CallOp, ConstantOp, class_of
+from rpeg.ir.rrt.program import AheadOp, EveryOp, LoopOp, ProgramOp, RoundsOp
 from rpeg.ir.vocabulary.settings import python_value
 from rpeg.tools.diffing.items import Item, Ref, shown
 

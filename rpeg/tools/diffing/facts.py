@@ -20,7 +20,7 @@ from rpeg.ir.ops.regions import CollectOp, EveryOp
 from rpeg.ir.ops.sampling import GetOp
 from rpeg.ir.ops.step import state_key
 from rpeg.ir.ops.updates import UpdateOp
-from rpeg.ir.rrt import ProgramOp
+from rpeg.ir.rrt.program import ProgramOp
 from rpeg.ir.rsched import EdgeOp, SequenceOp
 from rpeg.ir.text.naming import version
 from rpeg.ir.types.buffer import BufferType

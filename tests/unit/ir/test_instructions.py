@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rpeg import runtime
-from rpeg.ir.instructions import CONSTANTS, INSTRUCTIONS, RECORDS, Instruction
+from rpeg.ir.rrt.instructions import CONSTANTS, INSTRUCTIONS, RECORDS, Instruction
 
 ROWS = [pytest.param(row, id=".".join(filter(None, row.key))) for row in INSTRUCTIONS.values()]
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -13,7 +13,7 @@ from rpeg.ir.dialect import OPERATIONS
 from rpeg.ir.levels import LEVELS, LevelName, level_violations
 from rpeg.ir.ops.movement import PublishOp
 from rpeg.ir.ops.sampling import GenerateOp, PoisonOp
-from rpeg.ir.rrt import Rrt
+from rpeg.ir.rrt.program import Rrt
 from rpeg.ir.rsched import Rsched
 from rpeg.passes import PASSES
 from rpeg.passes.base import PassRefused, RpegPass

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
-from rpeg.ir.rrt import ProgramOp
+from rpeg.ir.rrt.program import ProgramOp
 from rpeg.lowering.package import programs
 from rpeg.lowering.python import Origin, program_text, source_hash
 from rpeg.tools.compiling import Choice, compile_text

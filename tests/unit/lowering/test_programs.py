@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from xdsl.dialects.builtin import StringAttr
 
-from rpeg.ir.rrt import CallOp
+from rpeg.ir.rrt.calls import CallOp
 from rpeg.ir.rules.verify import diagnose
 from rpeg.ir.text.parse import parse_module
 from rpeg.tools.console import Source

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from xdsl.ir import Operation
 
-from rpeg.ir.rrt import AheadOp, CallOp, ProgramOp
+from rpeg.ir.rrt.calls import CallOp
+from rpeg.ir.rrt.program import AheadOp, ProgramOp
 from rpeg.ir.rules.verify import diagnose
 from rpeg.ir.text.sources import Sources
 from rpeg.passes.rpeg_lower_to_programs import RpegLowerToProgramsPass

@@ -9,7 +9,8 @@ from rpeg.ir.ops.movement import PublishOp, TransferOp, pool_of
 from rpeg.ir.ops.regions import EveryOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.pools import made_on
-from rpeg.ir.rrt import CallOp, ProgramOp
+from rpeg.ir.rrt.calls import CallOp
+from rpeg.ir.rrt.program import ProgramOp
 from rpeg.ir.rsched import EdgeOp, SequenceOp
 from rpeg.ir.rules.verify import diagnose
 from rpeg.ir.text.parse import parse_module

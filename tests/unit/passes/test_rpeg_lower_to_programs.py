@@ -8,7 +8,8 @@ from xdsl.ir import Operation
 
 from rpeg.frontend import load
 from rpeg.ir.ops.declare import PipelineOp
-from rpeg.ir.rrt import AheadOp, CallOp, ProgramOp
+from rpeg.ir.rrt.calls import CallOp
+from rpeg.ir.rrt.program import AheadOp, ProgramOp
 from rpeg.ir.rsched import TaskOp
 from rpeg.ir.text.parse import parse_module
 from rpeg.ir.text.sources import position_of

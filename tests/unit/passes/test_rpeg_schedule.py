@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from rpeg.ir.rrt import CallOp
+from rpeg.ir.rrt.calls import CallOp
 from rpeg.ir.rsched import EdgeOp, SequenceOp
 from rpeg.ir.rules.verify import diagnose
 from rpeg.ir.text.parse import parse_module

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 
-from rpeg.ir.rrt import CallOp, EveryOp
+from rpeg.ir.rrt.calls import CallOp
+from rpeg.ir.rrt.program import EveryOp
 from rpeg.ir.rsched import SequenceOp
 from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass as Annotate
 from tests.unit.passes.pipelines import one, parse, place, refusals, run

@@ -8,6 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from xdsl.ir import Attribute
+
+from rpeg.ir.types.attributes import RecordAttr
+from rpeg.ir.vocabulary.settings import python_value
+
 ANY = "any"
 """Any value of the program."""
 
@@ -407,3 +412,15 @@ TABLES: tuple[str, ...] = ("pools",)
 
 PAIRS: Mapping[str, tuple[str, ...]] = {"constant": ("tokens",)}
 """Records that a program writes as a pair of their word and their one field."""
+
+
+def pools_of(table: Attribute) -> dict[str, tuple[int, int]]:
+    """(first, past the last) of the processes of each pool of a table, as far as it says so."""
+    held = table.settings if isinstance(table, RecordAttr) else {}
+    found = {name: python_value(value) for name, value in held.items()}
+    pairs = {name: bounds for name, bounds in found.items() if isinstance(bounds, tuple)}
+    return {
+        name: (bounds[0], bounds[1])
+        for name, bounds in pairs.items()
+        if len(bounds) == 2 and isinstance(bounds[0], int) and isinstance(bounds[1], int)
+    }

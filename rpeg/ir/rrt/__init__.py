@@ -1,0 +1,1 @@
+"""The `rrt` dialect (L3): programs, made of calls of the runtime."""
