@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from torch import Tensor
 
 from rpeg.runtime.models.shape import ModelShape
 from rpeg.runtime.models.tokenizer import Tokenizer
-from rpeg.runtime.recordings.oracle import Oracle
 from rpeg.runtime.terms import LossTerm
 from rpeg.runtime.trajectories import Prompts, Trajectories
+
+if TYPE_CHECKING:
+    from rpeg.runtime.engine.decoding import Sampling
 
 NamedTensors = Iterator[tuple[str, Tensor]]
 """Whole (unsharded) weights under their Hugging Face names."""
@@ -38,6 +40,20 @@ class Clock(Protocol):
         ...
 
 
+class Answers(Protocol):
+    """Where completions and rewards come from: made now, or recorded before."""
+
+    def completions(
+        self, engine: AskedEngine, prompts: Prompts, settings: Sampling, dtype: str
+    ) -> tuple[Trajectories, Tensor]:
+        """Those of the prompts, and log-probs [samples, max_tokens] of their tokens."""
+        ...
+
+    def rewards(self, verifier: Scorer, y: Trajectories) -> list[float]:
+        """One a sample."""
+        ...
+
+
 class Host(Protocol):
     """What data sets and verifiers ask of the run around them."""
 
@@ -52,7 +68,7 @@ class Host(Protocol):
         ...
 
     @property
-    def oracle(self) -> Oracle:
+    def oracle(self) -> Answers:
         """Where its completions and rewards come from."""
         ...
 
@@ -102,13 +118,17 @@ class SeededHost(Host, Protocol):
         ...
 
 
-class Sampled(Protocol):
-    """A model as its engine sees it."""
+class Named(Protocol):
+    """Something that a pipeline declares."""
 
     @property
     def name(self) -> str:
         """What the pipeline calls it."""
         ...
+
+
+class Sampled(Named, Protocol):
+    """A model as its engine sees it."""
 
     @property
     def shape(self) -> ModelShape:
@@ -209,6 +229,28 @@ class Engine(Protocol):
 
     def reset_prefix_cache(self) -> None:
         """Forgets every cached key and value: they belong to the weights before the swap."""
+        ...
+
+
+class AskedEngine(Named, Engine, Protocol):
+    """An engine, as what gives its answers asks it."""
+
+    def sample(
+        self, prompts: Prompts, settings: Sampling, dtype: str
+    ) -> tuple[Trajectories, Tensor]:
+        """New completions, and the log-probs [samples, max_tokens] they were sampled under."""
+        ...
+
+    def logprobs(self, y: Trajectories, settings: Sampling, dtype: str) -> Tensor:
+        """[samples, max_tokens] log-probs of given completions under the weights in use."""
+        ...
+
+
+class Scorer(Named, Protocol):
+    """A verifier or a judge, as what gives its answers asks it."""
+
+    def ask(self, y: Trajectories) -> list[float]:
+        """Its rewards, one a sample."""
         ...
 
 

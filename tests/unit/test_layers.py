@@ -1,12 +1,14 @@
 """Imports point down only: tools > lowering, planner, interp > passes > cost > frontend > ir.
 
 `rpeg.runtime` stands apart: nothing of the compiler below it, nothing but tools above it, except
-that the interpreter takes from there what docs/decisions/0003 lists. Imports in functions count.
+that the interpreter takes from there what docs/decisions/0003 lists. Within a layer no modules
+import each other in a circle. Imports in functions and for types alone count.
 """
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -85,6 +87,51 @@ def test_imports_point_down() -> None:
             if target.startswith("rpeg.") and not allowed(".".join(parts), target):
                 wrong.append(f"{'/'.join(parts)}.py imports {target}")
     assert not wrong, "\n".join(wrong)
+
+
+def sources() -> dict[str, tuple[str, str]]:
+    """(text, package) of each module by its dotted name."""
+    found = {}
+    for path in sorted((ROOT / "rpeg").rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        package = ".".join(parts[:-1])
+        name = package if parts[-1] == "__init__" else ".".join(parts)
+        found[name] = path.read_text(encoding="utf-8"), package
+    return found
+
+
+def graph(modules: Mapping[str, tuple[str, str]]) -> dict[str, set[str]]:
+    """Which modules each one imports; `from a import b` is of `a` where `a.b` is no module."""
+    edges: dict[str, set[str]] = {}
+    for name, (text, package) in modules.items():
+        targets = imported(text, package)
+        near = (t if t in modules else t.rpartition(".")[0] for t in targets)
+        edges[name] = {t for t in near if t in modules and t != name}
+    return edges
+
+
+def circle(edges: Mapping[str, Set[str]]) -> list[str]:
+    """Modules that import each other, each the one before it; empty if none do."""
+    try:
+        TopologicalSorter(edges).prepare()
+    except CycleError as error:
+        found: list[str] = error.args[1]
+        return found
+    return []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    found = circle(graph(sources()))
+    assert not found, " is imported by ".join(found)
+
+
+@pytest.mark.parametrize(
+    "back", ["from rpeg.a import thing", "def f():\n    import rpeg.a", "from . import a"]
+)
+def test_circles_are_found(back: str) -> None:
+    modules = {"rpeg.a": ("from rpeg.b import x", "rpeg"), "rpeg.b": (back, "rpeg")}
+    assert set(circle(graph(modules))) == {"rpeg.a", "rpeg.b"}
+    assert circle(graph({**modules, "rpeg.b": ("import rpeg.c", "rpeg")})) == []
 
 
 def test_every_part_has_a_place() -> None:

@@ -11,27 +11,24 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
+from rpeg.rundir.folder import RunFolder
 from rpeg.runtime import world
 from rpeg.runtime.engine.decoding import Sampling
 from rpeg.runtime.errors import ReplayFailure
-from rpeg.runtime.recordings.oracle import Oracle
+from rpeg.runtime.interfaces import AskedEngine, Named, Scorer
+from rpeg.runtime.pools.table import Pools
+from rpeg.runtime.recordings.oracle import AwaitedWeights, Oracle, WatchedTrainer
 from rpeg.runtime.recordings.recording import Recording, StepRecord, save
 from rpeg.runtime.trajectories import Prompts, Trajectories
 
 if TYPE_CHECKING:
     from rpeg.runtime.batches.examples import Examples
-    from rpeg.runtime.engine.embedded import EmbeddedEngine
-    from rpeg.runtime.judge import Judge
-    from rpeg.runtime.publish.received import ReceivedWeights
-    from rpeg.runtime.run import Run
     from rpeg.runtime.terms import Lesson, Said
-    from rpeg.runtime.trainer import Model, Trainer
-    from rpeg.runtime.verifiers import Verifier
 
 FOLDER = "replayed"
 """In the run's folder: what the run computed."""
@@ -39,13 +36,48 @@ FOLDER = "replayed"
 Noted = dict[str, dict[int, Tensor]]
 """By what it is and the number of a sample in the batch: [tokens] or [1] of it."""
 
+T = TypeVar("T")
+
+
+class ReplayingRun(Protocol):
+    """The run around an oracle that replays."""
+
+    @property
+    def folder(self) -> RunFolder:
+        """Where it leaves what it computes."""
+        ...
+
+    @property
+    def step(self) -> int:
+        """Finished steps."""
+        ...
+
+    @property
+    def batch_step(self) -> int:
+        """The step whose batch is being made or trained on."""
+        ...
+
+    @property
+    def data_parallel(self) -> tuple[int, int]:
+        """(index, width): which share of every batch this process holds."""
+        ...
+
+    @property
+    def pools(self) -> Pools:
+        """The processes of every pool."""
+        ...
+
+    def bring_home(self, value: T) -> list[T]:
+        """The values of all pools, at the first process of the home pool. Collective."""
+        ...
+
 
 class Replay(Oracle):
     """The oracle of a run that replays a recording."""
 
     live = False
 
-    def __init__(self, run: Run, recorded: Recording) -> None:
+    def __init__(self, run: ReplayingRun, recorded: Recording) -> None:
         self._run = run
         self._recorded = recorded
         self._computed = Recording(recorded.pipeline)
@@ -53,10 +85,10 @@ class Replay(Oracle):
         """By the step whose batch it is about."""
         self._calls: Counter[tuple[int, str, str]] = Counter()
         """By (step, what, maker): recorded values that were given of this step."""
-        self._trainers: dict[str, Trainer] = {}
+        self._trainers: dict[str, WatchedTrainer] = {}
         self._engines: dict[str, _InUse] = {}
         """By the name of the trajectories that they answered with."""
-        self._received: dict[str, ReceivedWeights] = {}
+        self._received: dict[str, AwaitedWeights] = {}
         """By the name of the model."""
 
     def ends(self, steps: int) -> int:
@@ -75,7 +107,7 @@ class Replay(Oracle):
         return recorded[step]
 
     def completions(
-        self, engine: EmbeddedEngine, prompts: Prompts, settings: Sampling, dtype: str
+        self, engine: AskedEngine, prompts: Prompts, settings: Sampling, dtype: str
     ) -> tuple[Trajectories, Tensor]:
         """The recorded ones of the same prompts, under log-probs of the engine's own weights."""
         name = self._next("trajectories", engine.name, self._step.trajectories)
@@ -91,7 +123,7 @@ class Replay(Oracle):
         self._engines[name] = _InUse(engine, settings, dtype)
         return y, logprobs
 
-    def receives(self, weights: ReceivedWeights) -> None:
+    def receives(self, weights: AwaitedWeights) -> None:
         """Notes them: the last version is asked for in the end."""
         self._received[weights.name] = weights
 
@@ -102,7 +134,7 @@ class Replay(Oracle):
             "compile without --order completion"
         )
 
-    def rewards(self, verifier: Verifier | Judge, y: Trajectories) -> list[float]:
+    def rewards(self, verifier: Scorer, y: Trajectories) -> list[float]:
         """The recorded ones."""
         rewards = self._step.rewards
         name = self._next("rewards", verifier.name, rewards)
@@ -112,11 +144,11 @@ class Replay(Oracle):
         found: list[float] = whole[first : first + len(y.rows)].tolist()
         return found
 
-    def computed(self, model: Model, said: Said, found: Tensor) -> None:
+    def computed(self, model: Named, said: Said, found: Tensor) -> None:
         """Notes them."""
         self._now.answers.setdefault((model.name, said), []).append(found)
 
-    def trained(self, model: Trainer, examples: Examples, lesson: Lesson) -> None:
+    def trained(self, model: WatchedTrainer, examples: Examples, lesson: Lesson) -> None:
         """Notes it, by the samples' numbers in the batch of all processes."""
         first = model.groups.dp_rank * len(examples)
         noted = self._now.open.setdefault(model.name, {})
@@ -124,7 +156,7 @@ class Replay(Oracle):
             micro = zip(lesson.rows, told.detach().float().cpu(), strict=True)
             noted.setdefault(what, {}).update({first + k: one for k, one in micro})
 
-    def stepped(self, model: Trainer, grad_norm: float) -> None:
+    def stepped(self, model: WatchedTrainer, grad_norm: float) -> None:
         """Notes the norm, and that the next micro-batches belong to another optimizer step."""
         self._trainers[model.name] = model
         self._now.close(model.name, grad_norm)
@@ -211,7 +243,7 @@ class Notes:
 class _InUse:
     """An engine, and how it was last asked."""
 
-    engine: EmbeddedEngine
+    engine: AskedEngine
     settings: Sampling
     dtype: str
 
