@@ -15,6 +15,8 @@ runs/<pipeline>/
 from __future__ import annotations
 
 import json
+import os
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -24,6 +26,8 @@ from rpeg.rundir.lock import LOCKS
 
 PROGRAM = "program"
 """What `rpeg run` compiled, in the run's folder."""
+LOGS = (".log", ".out", ".err")
+"""How the names of logs end that may be in the folder before its run."""
 UNFINISHED = (f".{PROGRAM}-", ".run.json")
 """How the names of what a kill left half written begin."""
 
@@ -93,27 +97,25 @@ class RunFolder:
             return
         before_the_first_step = {PROGRAM, *LOCKS}
         for path in sorted(self.path.iterdir()):
-            if path.name not in before_the_first_step and not path.name.startswith(UNFINISHED):
+            ours = path.name in before_the_first_step or path.name.startswith(UNFINISHED)
+            if not ours and not _is_log(path):
                 raise RunFolderFailure(
                     f"{self.path} exists and is not the folder of a run, for it holds {path.name}: "
                     "choose another folder (--run-dir, RPEG_RUN_DIR), or empty it first"
                 )
 
-    def open(self, wanted: RunRecord) -> RunRecord:
-        """Takes the folder for the run `wanted`, made or found. Raises RunFolderFailure if it holds
-        another.
+    def admit(self, wanted: RunRecord) -> RunRecord:
+        """The record of the run `wanted` here: one of a finished run as it was, else with this
+        attempt. Raises RunFolderFailure if the folder holds another run. Writes nothing.
 
         For process 0 only.
         """
         found = self.find(wanted.pipeline, wanted.source_sha256, wanted.seed)
-        if found is not None:
-            done = found.is_done(wanted.steps)
-            ended = found if done else replace(found, finished_step=None, stopped=False, figures={})
-            wanted = replace(
-                ended, steps=wanted.steps, processes=wanted.processes, attempt=found.attempt + 1
-            )
-        self.write(wanted)
-        return wanted
+        if found is None:
+            return wanted
+        if found.is_done(wanted.steps):
+            return found
+        return replace(wanted, attempt=found.attempt + 1)
 
     def find(self, pipeline: str, source_sha256: str, seed: int) -> RunRecord | None:
         """The record of this run, None if no step of it was finished here. Raises RunFolderFailure
@@ -159,6 +161,19 @@ class RunFolder:
 
     def _fix(self) -> str:
         return f"choose another folder (--run-dir, RPEG_RUN_DIR), or delete {self.path}"
+
+
+def _is_log(path: Path) -> bool:
+    """Whether somebody has put a log of this run there: what this process prints to, or, as what
+    follows `| tee` can't be told, what is called like one.
+    """
+    if path.name == "log" or path.suffix in LOGS:
+        return path.is_file()
+    for stream in (1, 2):
+        with suppress(OSError):  # it is closed
+            if os.path.samestat(os.fstat(stream), path.stat()):
+                return True
+    return False
 
 
 def _short(value: object) -> str:

@@ -8,6 +8,7 @@ see (`step 20/200`, `step-000020`): the 20th step leaves 20 finished steps behin
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -64,7 +65,7 @@ def start(
     home: str = "all",
 ) -> Run:
     """Joins the pool's world and takes the run's folder. Raises RuntimeFailure if either does not
-    fit.
+    fit. Ends the process, successfully, if the folder's run is finished: nothing is left to train.
 
     With `may_stop` a condition may end it early. Of several `pools`, this is the program of `pool`;
     `home` trains what is sampled from, and keeps the run's books. Reads RPEG_RUN_DIR (default
@@ -93,8 +94,13 @@ def start(
     lock = FolderLock(folder.path)
     desk = Desk(table) if table.at_home else Branch(table)
     record = desk.open(lambda: world.on_first(lambda: _take(folder, lock, wanted)))
-    if table.at_home and world.rank() == 0 and record.is_done(steps):
-        print(folder.done(record), flush=True)
+    if record.is_done(steps):
+        if table.at_home and world.rank() == 0:
+            print(folder.done(record), flush=True)
+        desk.close(stopped=False)
+        world.barrier()
+        lock.release()
+        sys.exit()
     root = Path(os.environ.get("RPEG_ROOT", ".")).resolve()
     run = Run(folder, record, root=root, lock=lock, desk=desk, may_stop=may_stop)
     if "RPEG_REPLAY" in os.environ:
@@ -116,7 +122,7 @@ def _replay(run: Run, folder: Path) -> None:
 def _take(folder: RunFolder, lock: FolderLock, wanted: RunRecord) -> RunRecord:
     folder.refuse_foreign()
     lock.take()
-    return folder.open(wanted)
+    return folder.admit(wanted)
 
 
 def _seed() -> int:
@@ -144,8 +150,6 @@ class Run:
         self.seed = record.seed
         self.step = 0
         """Finished steps: inside the loop, the index of the step at work."""
-        self.done = record.is_done(record.steps)
-        """An earlier launch finished this run: nothing is left to train."""
         self.clock = RunClock()
         self.metrics = StepMetrics()
         self.data_parallel = (0, 1)
@@ -273,7 +277,7 @@ class Run:
 
     def say(self, text: str) -> None:
         """Has the first process of all print a line now: what is going on before the first step."""
-        if self._logbook is not None and not self.done:
+        if self._logbook is not None:
             print(text, flush=True)
 
     def share_with_replicas(self, value: T) -> T:
@@ -295,9 +299,10 @@ class Run:
     # The loop.
 
     def restore(self) -> None:
-        """Goes back to the newest checkpoint or the beginning; forgets what was logged past it."""
-        if self.done:
-            return
+        """Goes back to the newest checkpoint or the beginning; forgets what was logged past it.
+
+        Nothing in the folder but its lock has changed before, nor does it where this is refused.
+        """
         if isinstance(self._desk, Branch):
             self._go_on(self._desk)
             return
@@ -308,6 +313,7 @@ class Run:
             lambda names: checkpoint.read_parts(self.folder.checkpoints, self.step, names),
         )
         if self._logbook is not None:
+            self.folder.write(self.record)
             self._logbook.rewind(self.step)
             self.ledger.rewind(self.step, self.record.attempt)
             for note in restored.notes:
@@ -329,8 +335,6 @@ class Run:
 
     def loop(self) -> Iterator[int]:
         """The steps that are left, the first unfinished one first; ends early after `stop`."""
-        if self.done:
-            return
         spare_imports()
         if self._logbook is not None:
             self._logbook.open(
@@ -403,7 +407,7 @@ class Run:
     def finish(self) -> None:
         """Marks the run finished and lets go of its folder. Collective."""
         self.oracle.finish()
-        if isinstance(self._desk, Desk) and self._logbook is not None and not self.done:
+        if isinstance(self._desk, Desk) and self._logbook is not None:
             self._logbook.close()
             self.record = replace(
                 self.record,

@@ -7,11 +7,14 @@ import json
 import os
 from pathlib import Path
 
+from rpeg.lowering.package import CannotWrite, refuse
 from rpeg.rundir.failures import RuntimeFailure
 from rpeg.rundir.folder import RunFolder
 from rpeg.rundir.lock import LAUNCH, FolderLock
 from rpeg.tools.commands.compile import writable
-from rpeg.tools.console import Failure, natural
+from rpeg.tools.compiling import load_programs
+from rpeg.tools.console import OK, Failure, natural, read
+from rpeg.tools.continuing import refuse_other_batches
 from rpeg.tools.launching import environment, launch, need_torch, refuse_taken, script
 
 HELP = "run a compiled package on this machine"
@@ -40,10 +43,43 @@ def run(options: argparse.Namespace) -> int:
     folder = RunFolder(run_dir.resolve())
     try:
         refuse_taken(folder)
+        if _as_compiled(options.package):
+            done = _admitted(folder, options)
+            if done is not None:
+                print(done)
+                return OK
         with writable(), FolderLock(folder.path, LAUNCH).held():
             return launch(options.package, variables)
     except RuntimeFailure as error:
         raise Failure(str(error)) from None
+
+
+def _as_compiled(package: Path) -> bool:
+    """Whether its programs are what plan.json and program.mlir say: nobody has edited them."""
+    try:
+        refuse(package)
+    except CannotWrite:
+        return False
+    return True
+
+
+def _admitted(folder: RunFolder, options: argparse.Namespace) -> str | None:
+    """What a finished run says of itself, None if there is something to train.
+
+    Raises RuntimeFailure where the programs would, once they have started: for another run, and for
+    a checkpoint with batches of another order.
+    """
+    seed = str(os.environ.get("RPEG_SEED", "0") if options.seed is None else options.seed)
+    if not seed.isdecimal():
+        return None  # as they will say
+    plan = json.loads((options.package / "plan.json").read_text(encoding="utf-8"))
+    record = folder.find(plan["pipeline"], plan["source"]["sha256"], int(seed))
+    if record is None:
+        return None
+    if record.is_done(plan["steps"]):
+        return folder.done(record)
+    refuse_other_batches(folder.path, load_programs(read(str(options.package / "program.mlir"))))
+    return None
 
 
 def _run_dir(options: argparse.Namespace) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rpeg.rundir.failures import CheckpointFailure
+from rpeg.rundir.failures import CheckpointFailure, RunFolderFailure
 from rpeg.rundir.folder import RunFolder, RunRecord
 from rpeg.rundir.lock import LAUNCH, LOCKS, TRAIN, FolderLock
 from rpeg.rundir.manifest import FileRecord, Manifest
@@ -22,6 +22,7 @@ from tests.unit.tools.commands import Shell, message
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "async_two_pools.rpeg"
 RUN = ("run", "p.rpeg", "--processes", "1")
+LAUNCH_IT = ("launch", "runs/p/program")
 
 
 @pytest.fixture
@@ -65,8 +66,7 @@ def test_a_folder_in_use(name: str, shell: Shell, folder: Path) -> None:
     with FolderLock(folder, name).held():
         refused(shell, folder, f"is training in {folder}")
         refused(shell, folder, f"is training in {folder}", "--seed", "1")
-        launch = ("launch", "runs/p/program")
-        refused(shell, folder, f"is training in {folder}", command=launch)
+        refused(shell, folder, f"is training in {folder}", command=LAUNCH_IT)
 
 
 @pytest.fixture
@@ -118,6 +118,24 @@ def test_a_folder_where_no_step_was_finished(shell: Shell, folder: Path) -> None
     RunFolder(folder).refuse_foreign()
 
 
+def test_logs_in_a_new_folder(shell: Shell) -> None:
+    """`rpeg run ... > mine/said.txt`, `| tee mine/log`, and a scheduler's `slurm-17.out`."""
+    mine = shell.folder / "mine"
+    mine.mkdir()
+    for name in ("log", "slurm-17.out"):
+        (mine / name).write_text("")
+    RunFolder(mine).refuse_foreign()
+    look = (
+        "from pathlib import Path; from rpeg.rundir.folder import RunFolder; "
+        "RunFolder(Path('mine')).refuse_foreign()"
+    )
+    for stream in ("1", "2"):
+        command = f'"{sys.executable}" -c "{look}" {stream}> mine/said.txt'
+        assert subprocess.run(["bash", "-c", command]).returncode == 0
+    with pytest.raises(RunFolderFailure, match=r"it holds said.txt"):
+        RunFolder(mine).refuse_foreign()
+
+
 @pytest.mark.parametrize(
     ("part", "said"),
     [
@@ -128,6 +146,7 @@ def test_a_folder_where_no_step_was_finished(shell: Shell, folder: Path) -> None
 def test_a_checkpoint_of_another_order(part: str, said: str, shell: Shell, folder: Path) -> None:
     write_checkpoint(folder, "run", "train", part)
     refused(shell, folder, said)
+    refused(shell, folder, said, command=LAUNCH_IT)
 
 
 def write_checkpoint(run: Path, *parts: str) -> None:
@@ -160,7 +179,9 @@ def test_completion_order_does_not_begin_within_a_run(shell: Shell) -> None:
 
 
 def test_another_run(shell: Shell, folder: Path) -> None:
-    refused(shell, folder, "holds a run with seed 0, this program has 1;", "--seed", "1")
+    said = "holds a run with seed 0, this program has 1;"
+    refused(shell, folder, said, "--seed", "1")
+    refused(shell, folder, said, "--seed", "1", command=LAUNCH_IT)
     shell.write(("clip_low=0.2", "clip_low=0.1"))
     refused(shell, folder, "holds a run with source hash")
     (folder / "run.json").write_text("{")
@@ -201,16 +222,33 @@ def test_an_exported_model_beside_the_run(shell: Shell, folder: Path) -> None:
     refused(shell, folder, "holds a run with source hash")
 
 
-def test_a_finished_run_is_left_as_it_is(shell: Shell, folder: Path) -> None:
+def finish(folder: Path) -> None:
+    """Has the run's record say that all its steps are done."""
     run = RunFolder(folder)
     record = run.read()
     assert record is not None
     run.write(RunRecord("p", record.source_sha256, 0, 300, 1, finished_step=300))
+
+
+@pytest.mark.parametrize("command", [RUN, LAUNCH_IT])
+def test_a_finished_run_is_left_as_it_is(
+    command: Sequence[str], shell: Shell, folder: Path
+) -> None:
+    finish(folder)
+    (folder / "program" / "__pycache__").mkdir()  # of an earlier launch
     before = state(folder)
-    done = shell(*RUN)
+    done = shell(*command)
     assert done.code == 0
     assert done.out.startswith("already done: p finished at step 300")
     assert state(folder) == before
+
+
+def test_an_edited_program_may_have_more_steps(shell: Shell, folder: Path) -> None:
+    """Only it knows: it is started."""
+    finish(folder)
+    (folder / "program" / "launch.sh").write_text("touch started\n")
+    assert shell(*LAUNCH_IT).out == ""
+    assert (shell.folder / "started").exists()
 
 
 def test_no_torch_is_needed_to_refuse(folder: Path) -> None:

@@ -134,12 +134,35 @@ def test_finished_run_says_so_and_trains_nothing(
     train(launch())
     before = json.loads(Path("runs/demo/run.json").read_text())
     capsys.readouterr()
-    assert train(launch()) == 0.0
+    with pytest.raises(SystemExit) as end:
+        launch()
+    assert not end.value.code
     said = capsys.readouterr().out
     assert "already done: demo finished at step 4" in said
     assert "reward/r 0.500" in said and "RPEG_RUN_DIR" in said
     after = json.loads(Path("runs/demo/run.json").read_text())
     assert after["finished_step"] == before["finished_step"] == 4
+
+
+def test_a_refused_start_is_no_attempt(launch: Launch, train: Train) -> None:
+    """Nothing of the folder changes but its lock."""
+    broken = launch()
+    with pytest.raises(KeyboardInterrupt):
+        train(broken, die_in=3)
+    forget(broken)
+    kept = broken.folder.checkpoints / "step-000002" / "counter.pt"
+    kept.rename(kept.with_suffix(".away"))
+    before = {p: p.read_bytes() for p in sorted(broken.folder.path.rglob("*")) if p.is_file()}
+    refused = launch()
+    with pytest.raises(CheckpointFailure, match=r"no checkpoint in .* can be used"):
+        train(refused)
+    forget(refused)
+    after = {p: p.read_bytes() for p in sorted(broken.folder.path.rglob("*")) if p.is_file()}
+    assert after == before
+    kept.with_suffix(".away").rename(kept)
+    again = launch()
+    train(again)
+    assert again.record.attempt == 2
 
 
 def test_more_steps_go_on_from_a_finished_run(launch: Launch, train: Train) -> None:
@@ -156,7 +179,8 @@ def test_stop_ends_the_loop_after_its_step_and_is_remembered(launch: Launch) -> 
         run.log("loss", 1.0)
     run.finish()
     assert (run.step, run.record.finished_step, run.record.stopped) == (3, 3, True)
-    assert launch(steps=9).done
+    with pytest.raises(SystemExit):
+        launch(steps=9)
 
 
 def saved(run: Run) -> list[str]:
