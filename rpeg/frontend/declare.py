@@ -13,7 +13,8 @@ from rpeg.frontend import ast
 from rpeg.frontend.names import Messages, Names, hint
 from rpeg.frontend.things import record_things, source_attribute, spread
 from rpeg.frontend.values import Settings, absent
-from rpeg.ir.ops.declare import AllowOp, ExpectOp
+from rpeg.ir.ops.allow import AllowOp
+from rpeg.ir.ops.declare import ExpectOp
 from rpeg.ir.ops.plan import PlaceOp, PlanOp, PoolOp
 from rpeg.ir.rules import violations
 from rpeg.ir.rules.violations import Anchor

@@ -14,7 +14,8 @@ from rpeg.frontend import ast, written
 from rpeg.frontend.lift_names import Names, state_of
 from rpeg.frontend.parse import VERSION
 from rpeg.ir.base import RpegOp
-from rpeg.ir.ops.declare import AllowOp, DeclareOp, ExpectOp, PipelineOp
+from rpeg.ir.ops.allow import AllowOp
+from rpeg.ir.ops.declare import DeclareOp, ExpectOp, PipelineOp
 from rpeg.ir.ops.plan import PlaceOp, PlanOp, PoolOp
 from rpeg.ir.ops.regions import CollectOp, EveryOp, KeepOp, YieldOp, terminator_of
 from rpeg.ir.ops.sampling import GetOp, StaleOp

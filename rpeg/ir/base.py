@@ -1,4 +1,4 @@
-"""The base of every L0 operation: definition helpers, derived signature, checks, text form.
+"""The base of every L0 operation: derived signature, checks, text form.
 
 An operation is defined once, as a class; its surface signature, its messages, its documentation
 and its assembly follow from the definition. Hidden operands and results (optimizer state, data
@@ -6,153 +6,28 @@ cursors) have no surface: the front end threads them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, Self, Unpack, cast
+from typing import ClassVar, Self, cast
 
-from typing_extensions import TypeVar
-from xdsl.dialects.builtin import LocationAttr, StringAttr
+from xdsl.dialects.builtin import LocationAttr
 from xdsl.ir import Attribute, Operation, OpResult, Region, SSAValue, SSAValues
-from xdsl.irdl import (
-    AttrConstraint,
-    IntConstraint,
-    IRDLOperation,
-    OptionalDef,
-    RangeLengthConstraint,
-    VariadicDef,
-    VerificationContext,
-    operand_def,
-    opt_operand_def,
-    opt_prop_def,
-    prop_def,
-    result_def,
-    var_operand_def,
-)
+from xdsl.irdl import IRDLOperation
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.utils.exceptions import VerifyException
 
+from rpeg.ir.declared import enclosing, index_of
+from rpeg.ir.definitions import Flow, flow_of, operand_of, settings_of
 from rpeg.ir.rules import violations
 from rpeg.ir.rules.codes import Code
 from rpeg.ir.rules.settings import setting_violations
 from rpeg.ir.rules.violations import RuleBroken, Violation
 from rpeg.ir.text.assembly import parse_settings, parse_values, print_settings
 from rpeg.ir.text.naming import name_of, shown, trajectories_of
-from rpeg.ir.types.attributes import plain
-from rpeg.ir.types.values import NEXT, ScopedType, StateType, UnknownType, WeightsType, is_unknown
-from rpeg.ir.vocabulary.patterns import Operand, Pattern, describe
-from rpeg.ir.vocabulary.settings import (
-    ANY_NUMBER,
-    Bounds,
-    Kind,
-    Python,
-    Range,
-    Setting,
-    python_value,
-)
+from rpeg.ir.types.flow import ScopedType
+from rpeg.ir.types.values import NEXT, StateType, UnknownType, WeightsType, is_unknown
+from rpeg.ir.vocabulary.patterns import Operand, describe
+from rpeg.ir.vocabulary.settings import Python, Setting, python_value
 from rpeg.ir.vocabulary.signature import SCOPES, Scope, Signature
-
-# ---- definition helpers --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Flow(AttrConstraint):
-    """The type of an operand or result, as a pattern."""
-
-    pattern: Pattern
-    hidden: bool = False
-    at_least_one: bool = False
-    inferred: bool = False
-    """A result: its type is checked against inference, and the pattern only names it."""
-
-    def verify(self, attr: Attribute, constraint_context: VerificationContext) -> None:
-        if not self.inferred and not is_unknown(attr) and not self.pattern.takes(attr):
-            raise VerifyException(f"expected {self.pattern.noun}, found {describe(attr)}")
-
-    def mapping_type_vars(
-        self, type_var_mapping: Mapping[TypeVar, AttrConstraint | IntConstraint]
-    ) -> Self:
-        return self
-
-
-@dataclass(frozen=True)
-class Held(AttrConstraint):
-    """The attribute of a setting."""
-
-    kind: Kind
-    default: Attribute | None = None
-    required: bool = False
-    range: Range = ANY_NUMBER
-    usual: str = ""
-
-    def verify(self, attr: Attribute, constraint_context: VerificationContext) -> None:
-        if not self.kind.accepts(attr):
-            raise VerifyException(f"expected {self.kind.noun}, found {attr}")
-
-    def mapping_type_vars(
-        self, type_var_mapping: Mapping[TypeVar, AttrConstraint | IntConstraint]
-    ) -> Self:
-        return self
-
-
-def operand(pattern: str) -> SSAValue:
-    """One operand of the surface."""
-    return operand_def(Flow(Pattern.parse(pattern)))
-
-
-def optional(pattern: str) -> SSAValue | None:
-    """A last operand that may be absent."""
-    return opt_operand_def(Flow(Pattern.parse(pattern)))
-
-
-def many(pattern: str, *, at_least_one: bool = False) -> Sequence[SSAValue]:
-    """Any number of last operands."""
-    return var_operand_def(Flow(Pattern.parse(pattern), at_least_one=at_least_one))
-
-
-def hidden(pattern: str) -> SSAValue:
-    """An operand without a surface."""
-    return operand_def(Flow(Pattern.parse(pattern), hidden=True))
-
-
-def hidden_optional(pattern: str) -> SSAValue | None:
-    """An operand without a surface that may be absent."""
-    return opt_operand_def(Flow(Pattern.parse(pattern), hidden=True))
-
-
-def gives(pattern: str) -> OpResult:
-    """One result."""
-    return result_def(Flow(Pattern.parse(pattern), inferred=True))
-
-
-def hidden_result(pattern: str) -> OpResult:
-    """A result without a surface."""
-    return result_def(Flow(Pattern.parse(pattern), hidden=True, inferred=True))
-
-
-def required(kind: Kind, usual: str = "", **bounds: Unpack[Bounds]) -> Attribute:
-    """A setting that every use gives; `usual` is what a message offers where it is missing."""
-    return prop_def(Held(kind, None, True, Range(**bounds), usual))
-
-
-def setting(
-    kind: Kind,
-    default: bool | int | float | str | Attribute,
-    *,
-    name: str | None = None,
-    **bounds: Unpack[Bounds],
-) -> Attribute:
-    """A setting with a default, which belongs to the language version."""
-    held = default if isinstance(default, Attribute) else plain(default)
-    return prop_def(Held(kind, held, False, Range(**bounds)), prop_name=name)
-
-
-def maybe(kind: Kind, **bounds: Unpack[Bounds]) -> Attribute | None:
-    """A setting that may be absent."""
-    return opt_prop_def(Held(kind, None, False, Range(**bounds)))
-
-
-# ---- the base ------------------------------------------------------------------------------------
 
 
 class CheckedOp(IRDLOperation):
@@ -163,7 +38,13 @@ class CheckedOp(IRDLOperation):
     SOUND: ClassVar["CheckedOp | None"] = None
     """The operation whose violations were just asked for, and had no error among them."""
 
-    # ---- settings as plain values
+    # ---- settings
+
+    @classmethod
+    @cache
+    def setting_table(cls) -> Mapping[str, Setting]:
+        """The settings by name, in the order of the definition."""
+        return settings_of(cls.get_irdl_definition())
 
     def value(self, name: str) -> Python:
         """A setting as a plain Python value; None if absent."""
@@ -281,11 +162,11 @@ class RpegOp(CheckedOp):
     def signature(cls) -> Signature:
         """The surface signature, derived from the definition."""
         definition = cls.get_irdl_definition()
-        results = [_flow(d) for _, d in definition.results]
+        results = [flow_of(d) for _, d in definition.results]
         return Signature(
             cls.SURFACE,
             (cls.__dict__.get("__doc__") or "").strip(),
-            tuple(_operand(n, d) for n, d in definition.operands if not _flow(d).hidden),
+            tuple(operand_of(n, d) for n, d in definition.operands if not flow_of(d).hidden),
             tuple(f.pattern.noun for f in results if not f.hidden),
             cls.setting_table(),
             cls.SCOPE,
@@ -295,27 +176,15 @@ class RpegOp(CheckedOp):
 
     @classmethod
     @cache
-    def setting_table(cls) -> Mapping[str, Setting]:
-        """The settings by name, in the order of the definition."""
-        table = cls.get_irdl_definition().properties
-        held = ((n, d.constr) for n, d in table.items())
-        return {
-            n: Setting(n, c.kind, c.default, c.required, c.range, c.usual)
-            for n, c in held
-            if isinstance(c, Held)
-        }
-
-    @classmethod
-    @cache
     def operand_flows(cls) -> Mapping[str, Flow]:
         """The constraints of the operands by name, in order."""
-        return {name: _flow(d) for name, d in cls.get_irdl_definition().operands}
+        return {name: flow_of(d) for name, d in cls.get_irdl_definition().operands}
 
     @classmethod
     @cache
     def needed_operands(cls) -> Sequence[Operand]:
         """The operands that may not be absent, hidden ones included."""
-        table = (_operand(n, d) for n, d in cls.get_irdl_definition().operands)
+        table = (operand_of(n, d) for n, d in cls.get_irdl_definition().operands)
         return [operand for operand in table if not operand.optional]
 
     @classmethod
@@ -458,21 +327,6 @@ class RpegOp(CheckedOp):
             printer.print_region(region)
 
 
-def _flow(definition: Any) -> Flow:
-    constraint = definition.constr
-    while not isinstance(constraint, Flow):  # xDSL wraps it in constraints on the number
-        inner = "constraint" if isinstance(constraint, RangeLengthConstraint) else "constr"
-        constraint = getattr(constraint, inner)
-    return constraint
-
-
-def _operand(name: str, definition: Any) -> Operand:
-    flow = _flow(definition)
-    plural = isinstance(definition, VariadicDef) and not isinstance(definition, OptionalDef)
-    absent = isinstance(definition, OptionalDef) or (plural and not flow.at_least_one)
-    return Operand(name, flow.pattern, plural, absent)
-
-
 def is_next(value: SSAValue) -> bool:
     """Whether a value is the version of a state that its step ends with."""
     match value.type:
@@ -485,11 +339,5 @@ def is_next(value: SSAValue) -> bool:
 
 
 def index_name(op: Operation) -> str:
-    """The name of the step's index around an operation: `i`."""
-    parent: Operation | None = op
-    while parent is not None:
-        if parent.name == "rpeg.step":
-            held = parent.properties.get("index")
-            return held.data if isinstance(held, StringAttr) else "i"
-        parent = parent.parent_op()
-    return "i"
+    """The name of the index of the step around an operation: `i`."""
+    return index_of(enclosing(op, "rpeg.step"))

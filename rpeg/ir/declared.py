@@ -51,6 +51,12 @@ def step_of(op: Operation) -> Operation | None:
     return next((o for o in pipeline.regions[0].block.ops if o.name == "rpeg.step"), None)
 
 
+def index_of(step: Operation | None) -> str:
+    """The name of a step's index: `i`."""
+    held = step.properties.get("index") if step is not None else None
+    return held.data if isinstance(held, StringAttr) else "i"
+
+
 def place_in_file(op: Operation) -> str | None:
     """`line:column` of an operation, if it is known."""
     at = own_place(op)

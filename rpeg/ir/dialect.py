@@ -6,6 +6,7 @@ from xdsl.ir import Dialect
 
 from rpeg.ir.base import CheckedOp
 from rpeg.ir.ops import (
+    allow,
     buffers,
     declare,
     effects,
@@ -28,6 +29,7 @@ from rpeg.ir.types.values import TYPES
 
 ALGORITHM = (
     declare,
+    allow,
     step,
     sampling,
     rewards,

@@ -24,7 +24,7 @@ from rpeg.ir.pools import pools_at
 from rpeg.ir.rules.ranks import groups_of
 from rpeg.ir.rules.violations import Violation, hint
 from rpeg.ir.text.naming import name_of
-from rpeg.ir.types.values import symbol_text
+from rpeg.ir.types.flow import symbol_text
 
 TASK = "task"
 """The attribute that labels an operation of the step."""

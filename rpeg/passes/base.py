@@ -14,7 +14,8 @@ from xdsl.passes import ModulePass
 from xdsl.traits import is_side_effect_free
 
 from rpeg.ir.levels import LevelName, level_violations
-from rpeg.ir.ops.declare import AllowOp, DeclareOp, ExpectOp, PipelineOp
+from rpeg.ir.ops.allow import AllowOp
+from rpeg.ir.ops.declare import DeclareOp, ExpectOp, PipelineOp
 from rpeg.ir.ops.plan import PlaceOp
 from rpeg.ir.ops.step import StepOp
 from rpeg.ir.rules.violations import WHOLE, Anchor

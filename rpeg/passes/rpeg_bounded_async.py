@@ -11,7 +11,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from rpeg.ir.base import RpegOp
 from rpeg.ir.declared import declarations, symbol_name
-from rpeg.ir.ops.declare import PipelineOp, allowed_staleness, allowed_windows
+from rpeg.ir.ops.allow import allowed_staleness, allowed_windows
+from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.ops.losses import DistillOp, LossOp, PolicyGradientOp, PolicyLossOp
 from rpeg.ir.ops.plan import PlaceOp, PlanOp
 from rpeg.ir.ops.regions import CollectOp

@@ -28,7 +28,7 @@ from rpeg.ir.rsched import SequenceOp, labelled
 from rpeg.ir.rules.ranks import groups_of
 from rpeg.ir.stages import stages
 from rpeg.ir.types.attributes import SOURCE_HASH, RecordAttr, plain
-from rpeg.ir.types.values import symbol_text
+from rpeg.ir.types.flow import symbol_text
 from rpeg.passes.base import Levels, PassRefused, Problem, RpegPass, erase, pipelines, step
 from rpeg.passes.declarations import Declarations
 from rpeg.passes.layouts import clause_problems, layout_of, settings_of, shares_of, title_of

@@ -21,7 +21,8 @@ from rpeg.ir.pools import made_on, task_around
 from rpeg.ir.rsched import EdgeOp, SequenceOp, dependences, label_of, labelled, uses
 from rpeg.ir.text.naming import trajectories_of
 from rpeg.ir.types.buffer import BufferType
-from rpeg.ir.types.values import TrajectoriesType, symbol_text
+from rpeg.ir.types.flow import symbol_text
+from rpeg.ir.types.values import TrajectoriesType
 from rpeg.ir.vocabulary.settings import python_value
 
 

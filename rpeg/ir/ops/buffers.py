@@ -12,7 +12,8 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, traits_def, var_result_def
 from xdsl.traits import Pure
 
-from rpeg.ir.base import Flow, RpegOp, gives, many, operand, required
+from rpeg.ir.base import RpegOp
+from rpeg.ir.definitions import Flow, gives, many, operand, required
 from rpeg.ir.rules import violations
 from rpeg.ir.rules.violations import Violation
 from rpeg.ir.text.naming import name_of

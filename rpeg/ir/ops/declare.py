@@ -1,6 +1,5 @@
-"""What exists: pipelines, their models, data, verifiers, tools, states and permissions."""
+"""What exists: pipelines, their models, data, verifiers, tools and states; what to expect."""
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -21,30 +20,30 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, NoTerminator, SymbolOpInterface, SymbolTable
 
-from rpeg.ir.base import CheckedOp, Held, maybe, required, setting
-from rpeg.ir.declared import declarations, pipeline_of, step_of, symbol_name
+from rpeg.ir.base import CheckedOp
+from rpeg.ir.declared import declarations, index_of, pipeline_of, step_of, symbol_name
+from rpeg.ir.definitions import maybe, required, setting
 from rpeg.ir.rules import violations
 from rpeg.ir.rules.expectations import expectation_violations
 from rpeg.ir.rules.horizon import endless_warmup
 from rpeg.ir.rules.models import enough_layers
 from rpeg.ir.rules.settings import record_violations, setting_violations
-from rpeg.ir.rules.staleness import old_spans_violations
 from rpeg.ir.rules.templates import template_rules
 from rpeg.ir.rules.tools import tool_source
+from rpeg.ir.rules.uris import source_problem
 from rpeg.ir.rules.violations import Violation, hint
 from rpeg.ir.text.assembly import parse_settings, print_settings
 from rpeg.ir.types.attributes import RecordAttr, SecondsAttr, plain
-from rpeg.ir.types.values import WeightsType, symbol_text
+from rpeg.ir.types.flow import symbol_text
+from rpeg.ir.types.values import WeightsType
 from rpeg.ir.vocabulary.patterns import operands
-from rpeg.ir.vocabulary.records import ALLOW, EXPECT, RULES, SCHEMES
+from rpeg.ir.vocabulary.records import EXPECT
 from rpeg.ir.vocabulary.settings import (
     DURATION,
     FLOAT,
     INT,
     TEXT,
-    Python,
     Setting,
-    python_value,
     record,
     word,
 )
@@ -131,7 +130,7 @@ class DeclareOp(CheckedOp):
 
     @classmethod
     def _signature(cls, name: str, form: Form) -> Signature:
-        table = cls._table()
+        table = cls.setting_table()
         things = operands(f"source: {form.source}") if form.source else ()
         settings = {
             s: replace(
@@ -143,15 +142,6 @@ class DeclareOp(CheckedOp):
             for s in form.settings
         }
         return Signature(name, form.doc, things, (name,), settings)
-
-    @classmethod
-    def _table(cls) -> dict[str, Setting]:
-        held = ((n, d.constr) for n, d in cls.get_irdl_definition().properties.items())
-        return {
-            n: Setting(n, c.kind, c.default, c.required, c.range, c.usual)
-            for n, c in held
-            if isinstance(c, Held)
-        }
 
     def settings(self) -> dict[str, Attribute]:
         """The settings, without name, form and source."""
@@ -244,35 +234,6 @@ def _model(doc: str, *more: str) -> Form:
     return Form(doc, (*_MODEL, *more), "uri | init", {"router_aux": plain(0.0)})
 
 
-PYTHON = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-RUN = re.compile(r"\w+/\w+")
-
-
-def source_problem(kind: str, uri: str) -> str | None:
-    """What is wrong with the form of a source of this kind of declaration; None if nothing is."""
-    scheme, colon, rest = uri.partition(":")
-    if not uri.strip():
-        return 'a source is "scheme:rest" or a path; this one is empty'
-    if not colon:
-        return None
-    if scheme not in SCHEMES:
-        return (
-            f"`{scheme}:` is not a known source{hint(scheme, SCHEMES)}; known: "
-            f"{', '.join(SCHEMES)}; a path has no scheme"
-        )
-    rules = RULES.get(kind, ())
-    if scheme == "rule" and rest not in rules:
-        known = f"; known: {', '.join(rules)}" if rules else f": a {kind} has none"
-        return f"there is no rule `{rest}`{hint(rest, rules) or known}"
-    if scheme == "python" and not PYTHON.fullmatch(rest):
-        return "user code is named by its module and function: write python:module:function"
-    if scheme == "run" and not RUN.fullmatch(rest):
-        return "another run's export is named by pipeline and model: write run:PIPELINE/MODEL"
-    if not rest.strip():
-        return f"`{scheme}:` names nothing: write {SCHEMES[scheme]} behind the colon"
-    return None
-
-
 @irdl_op_definition
 class ModelOp(DeclareOp):
     """A model; trained if it has an optimizer."""
@@ -312,7 +273,7 @@ class ModelOp(DeclareOp):
             yield Violation(
                 "optimizer-without-update",
                 f"`{self.title}` has an optimizer but no step makes {self.title}@"
-                f"{_index(step)}+1: add an update, or remove optim",
+                f"{index_of(step)}+1: add an update, or remove optim",
             )
 
     def _initial_rules(self, name: str) -> Iterator[Violation]:
@@ -343,11 +304,6 @@ def _changes(step: Operation, model: str) -> bool:
         isinstance(start.type, WeightsType) and start.type.owner == model and start is not end
         for start, end in states
     )
-
-
-def _index(step: Operation | None) -> str:
-    held = step.properties.get("index") if step is not None else None
-    return held.data if isinstance(held, StringAttr) else "i"
 
 
 @irdl_op_definition
@@ -438,47 +394,6 @@ class StateOp(DeclareOp):
 
 
 @irdl_op_definition
-class AllowOp(CheckedOp):
-    """A structural pass that the user permits: `rpeg.allow #rpeg.record<bounded_async, {...}>`."""
-
-    name = "rpeg.allow"
-    WITHIN: ClassVar[str] = "rpeg.pipeline"
-    permission = prop_def(RecordAttr)
-    assembly_format = "qualified($permission) attr-dict"
-
-    def rules(self) -> Iterator[Violation]:
-        signature = ALLOW.get(self.permission.kind)
-        if signature is None:
-            kind = self.permission.kind
-            yield Violation("unknown-word", f"`{kind}` is not a permission{hint(kind, ALLOW)}")
-            return
-        yield from record_violations(self.permission, signature)
-        words = {
-            k: v.data for k, v in self.permission.settings.items() if isinstance(v, StringAttr)
-        }
-        yield from old_spans_violations(words)
-
-
-def allowed_windows(op: Operation) -> list[Mapping[str, Python]]:
-    """The settings of each `allow bounded_async` line around an operation."""
-    pipeline = pipeline_of(op)
-    others = pipeline.regions[0].block.ops if pipeline is not None else ()
-    records = [other.permission for other in others if isinstance(other, AllowOp)]
-    windows = [record.settings for record in records if record.kind == "bounded_async"]
-    table = ALLOW["bounded_async"].settings
-    return [
-        {k: python_value(v) for k, v in window.items() if k in table and table[k].kind.accepts(v)}
-        for window in windows
-    ]
-
-
-def allowed_staleness(op: Operation) -> int | None:
-    """How old weights may be by the `allow bounded_async` lines around an operation."""
-    found = (window.get("staleness") for window in allowed_windows(op))
-    return max((held for held in found if isinstance(held, int) and held >= 0), default=None)
-
-
-@irdl_op_definition
 class ExpectOp(CheckedOp):
     """What to expect, for planning only: `rpeg.expect "y" #rpeg.record<lognormal, {...}>`."""
 
@@ -502,4 +417,4 @@ class ExpectOp(CheckedOp):
 
 
 DECLARE: tuple[type[DeclareOp], ...] = (ModelOp, DataOp, VerifierOp, ToolOp, StateOp)
-OPS: tuple[type[CheckedOp], ...] = (PipelineOp, *DECLARE, AllowOp, ExpectOp)
+OPS: tuple[type[CheckedOp], ...] = (PipelineOp, *DECLARE, ExpectOp)

@@ -8,8 +8,9 @@ from typing import ClassVar
 from xdsl.ir import Attribute, Operation
 from xdsl.irdl import irdl_op_definition
 
-from rpeg.ir.base import RpegOp, gives, many, maybe, operand, optional, required, setting
+from rpeg.ir.base import RpegOp
 from rpeg.ir.declared import step_of
+from rpeg.ir.definitions import gives, many, maybe, operand, optional, required, setting
 from rpeg.ir.ops.sampling import LANGUAGE_MODEL
 from rpeg.ir.ops.updates import TRAINABLE
 from rpeg.ir.rules import violations

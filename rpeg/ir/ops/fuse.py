@@ -6,7 +6,8 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import irdl_op_definition, region_def, traits_def, var_result_def
 from xdsl.traits import NoTerminator, Pure
 
-from rpeg.ir.base import CheckedOp, Flow, RpegOp
+from rpeg.ir.base import CheckedOp, RpegOp
+from rpeg.ir.definitions import Flow
 from rpeg.ir.ops.movement import clause_of, pool_of
 from rpeg.ir.ops.sampling import LogprobOp, ScoreOp, ValuesOp
 from rpeg.ir.rules.violations import Violation

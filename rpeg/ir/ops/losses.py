@@ -8,7 +8,8 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import irdl_op_definition, traits_def
 from xdsl.traits import Pure
 
-from rpeg.ir.base import RpegOp, gives, index_name, maybe, operand, optional, required, setting
+from rpeg.ir.base import RpegOp, index_name
+from rpeg.ir.definitions import gives, maybe, operand, optional, required, setting
 from rpeg.ir.rules import violations
 from rpeg.ir.rules.staleness import COVERS
 from rpeg.ir.rules.violations import Violation

@@ -10,8 +10,9 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure, SymbolOpInterface
 
-from rpeg.ir.base import CheckedOp, RpegOp, gives, operand
+from rpeg.ir.base import CheckedOp, RpegOp
 from rpeg.ir.declared import symbol_name
+from rpeg.ir.definitions import gives, operand
 from rpeg.ir.rules.violations import Violation
 from rpeg.ir.types.attributes import RecordAttr
 from rpeg.ir.types.values import WeightsType

@@ -26,7 +26,7 @@ from rpeg.ir.rules import violations
 from rpeg.ir.rules.settings import record_violations
 from rpeg.ir.rules.violations import Violation, hint
 from rpeg.ir.types.attributes import RecordAttr
-from rpeg.ir.types.values import symbol_text
+from rpeg.ir.types.flow import symbol_text
 from rpeg.ir.vocabulary.records import CLAUSES, POOLS
 from rpeg.ir.vocabulary.settings import python_value
 

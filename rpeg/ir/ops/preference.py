@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from xdsl.irdl import irdl_op_definition
 
-from rpeg.ir.base import RpegOp, gives, operand, required, setting
+from rpeg.ir.base import RpegOp
+from rpeg.ir.definitions import gives, operand, required, setting
 from rpeg.ir.ops.losses import LossOp
 from rpeg.ir.types.values import TokenFieldType
 from rpeg.ir.vocabulary.settings import FLOAT

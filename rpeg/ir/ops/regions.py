@@ -13,7 +13,8 @@ from xdsl.irdl import (
 )
 from xdsl.traits import IsTerminator, NoTerminator
 
-from rpeg.ir.base import CheckedOp, Flow, RpegOp, many, operand, required, setting
+from rpeg.ir.base import CheckedOp, RpegOp
+from rpeg.ir.definitions import Flow, many, operand, required, setting
 from rpeg.ir.rules import violations
 from rpeg.ir.rules.horizon import never_due
 from rpeg.ir.rules.violations import Violation

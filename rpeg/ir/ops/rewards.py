@@ -7,17 +7,8 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, traits_def
 from xdsl.traits import Pure
 
-from rpeg.ir.base import (
-    RpegOp,
-    gives,
-    hidden_optional,
-    index_name,
-    many,
-    maybe,
-    operand,
-    required,
-    setting,
-)
+from rpeg.ir.base import RpegOp, index_name
+from rpeg.ir.definitions import gives, hidden_optional, many, maybe, operand, required, setting
 from rpeg.ir.ops.sampling import GenerateOp, ScoreOp
 from rpeg.ir.rules import violations
 from rpeg.ir.rules.divergence import divergence_violations

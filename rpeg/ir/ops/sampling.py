@@ -10,19 +10,11 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 
-from rpeg.ir.base import (
-    RpegOp,
-    gives,
-    hidden_result,
-    index_name,
-    many,
-    maybe,
-    operand,
-    required,
-    setting,
-)
+from rpeg.ir.base import RpegOp, index_name
 from rpeg.ir.declared import declaration
-from rpeg.ir.ops.declare import DeclareOp, allowed_staleness, allowed_windows
+from rpeg.ir.definitions import gives, hidden_result, many, maybe, operand, required, setting
+from rpeg.ir.ops.allow import allowed_staleness, allowed_windows
+from rpeg.ir.ops.declare import DeclareOp
 from rpeg.ir.rules import violations
 from rpeg.ir.rules.codes import Code
 from rpeg.ir.rules.models import same_tokens
@@ -33,10 +25,10 @@ from rpeg.ir.text.assembly import parse_settings, print_settings
 from rpeg.ir.text.naming import name_of
 from rpeg.ir.types.attributes import plain
 from rpeg.ir.types.batches import DemosType, PairsType, PromptsType
+from rpeg.ir.types.flow import FlowType, symbol_text
 from rpeg.ir.types.values import (
     CursorType,
     DataType,
-    FlowType,
     ResponseFieldType,
     StateType,
     TokenFieldType,
@@ -45,7 +37,6 @@ from rpeg.ir.types.values import (
     UnknownType,
     VerifierType,
     WeightsType,
-    symbol_text,
 )
 from rpeg.ir.vocabulary.records import BOUND, OLD_SPANS, OVERFLOW
 from rpeg.ir.vocabulary.settings import FLOAT, INT, TEXT, list_of, word

@@ -11,8 +11,9 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import irdl_op_definition, traits_def
 from xdsl.traits import Pure
 
-from rpeg.ir.base import RpegOp, gives, maybe, operand, setting
+from rpeg.ir.base import RpegOp
 from rpeg.ir.declared import place_in_file
+from rpeg.ir.definitions import gives, maybe, operand, setting
 from rpeg.ir.ops.buffers import PushOp
 from rpeg.ir.ops.fuse import FuseOp
 from rpeg.ir.ops.updates import UpdateOp

@@ -8,18 +8,9 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import irdl_op_definition, opt_prop_def, traits_def
 from xdsl.traits import Pure
 
-from rpeg.ir.base import (
-    RpegOp,
-    gives,
-    hidden,
-    hidden_result,
-    index_name,
-    many,
-    operand,
-    required,
-    setting,
-)
+from rpeg.ir.base import RpegOp, index_name
 from rpeg.ir.declared import declaration, place_in_file
+from rpeg.ir.definitions import gives, hidden, hidden_result, many, operand, required, setting
 from rpeg.ir.ops.losses import KlLossOp, LossOp, PolicyLossOp
 from rpeg.ir.ops.preference import DpoOp, PairLossOp
 from rpeg.ir.rules import violations
@@ -28,6 +19,7 @@ from rpeg.ir.rules.models import like_trunks
 from rpeg.ir.rules.violations import Violation
 from rpeg.ir.text.naming import name_of, trajectories_of
 from rpeg.ir.types.batches import PairsType
+from rpeg.ir.types.flow import symbol_text
 from rpeg.ir.types.values import (
     NEXT,
     LossType,
@@ -35,7 +27,6 @@ from rpeg.ir.types.values import (
     StateType,
     TrajectoriesType,
     WeightsType,
-    symbol_text,
 )
 from rpeg.ir.vocabulary.settings import BOOL, FLOAT, INT, word
 from rpeg.ir.vocabulary.signature import Scope

@@ -20,7 +20,8 @@ from rpeg.ir.declared import declaration
 from rpeg.ir.rules import violations
 from rpeg.ir.rules.violations import Violation
 from rpeg.ir.text.sources import location_of
-from rpeg.ir.types.values import TrajectoriesType, WeightsType, symbol_text
+from rpeg.ir.types.flow import symbol_text
+from rpeg.ir.types.values import TrajectoriesType, WeightsType
 from rpeg.resources import found
 
 SHAPE = (

@@ -14,7 +14,7 @@ from rpeg.ir.ops.movement import TransferOp
 from rpeg.ir.pools import pools_at
 from rpeg.ir.rsched import EdgeOp, SequenceOp, dependences, label_of, labelled
 from rpeg.ir.rules.violations import Violation
-from rpeg.ir.types.values import symbol_text
+from rpeg.ir.types.flow import symbol_text
 
 Task = tuple[str, str]
 """(process group, label)."""

@@ -12,8 +12,9 @@ from xdsl.irdl import OpDef, OptPropertyDef, VerificationContext
 from xdsl.irdl.operations import VarIRConstruct, irdl_op_verify_regions, verify_variadic_size
 from xdsl.utils.exceptions import VerifyException
 
-from rpeg.ir.base import CheckedOp, Held, RpegOp
+from rpeg.ir.base import CheckedOp, RpegOp
 from rpeg.ir.declared import enclosing
+from rpeg.ir.definitions import Held
 from rpeg.ir.rules.violations import Violation
 
 

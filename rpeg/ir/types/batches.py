@@ -11,11 +11,7 @@ from xdsl.irdl import irdl_attr_definition, param_def
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
-from rpeg.ir.types.values import FlowType
-
-
-def _int(value: int | IntAttr) -> IntAttr:
-    return value if isinstance(value, IntAttr) else IntAttr(value)
+from rpeg.ir.types.flow import FlowType
 
 
 class _Batch(FlowType):
@@ -41,7 +37,7 @@ class PromptsType(_Batch):
 
     name = "rpeg.prompts"
     KIND: ClassVar[str] = "prompts"
-    size: IntAttr = param_def(converter=_int)
+    size: IntAttr = param_def(converter=IntAttr.get)
 
 
 @irdl_attr_definition(init=False)
@@ -50,7 +46,7 @@ class DemosType(_Batch):
 
     name = "rpeg.demos"
     KIND: ClassVar[str] = "demos"
-    size: IntAttr = param_def(converter=_int)
+    size: IntAttr = param_def(converter=IntAttr.get)
 
 
 @irdl_attr_definition(init=False)
@@ -59,7 +55,7 @@ class PairsType(_Batch):
 
     name = "rpeg.pairs"
     KIND: ClassVar[str] = "pairs"
-    size: IntAttr = param_def(converter=_int)
+    size: IntAttr = param_def(converter=IntAttr.get)
 
 
 BATCHES: tuple[type[PromptsType | DemosType | PairsType], ...] = (

@@ -12,13 +12,8 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from rpeg.ir.types.values import (
-    FlowType,
-    ResponseFieldType,
-    TokenFieldType,
-    TrajectoriesType,
-    symbol_text,
-)
+from rpeg.ir.types.flow import FlowType, symbol_text
+from rpeg.ir.types.values import ResponseFieldType, TokenFieldType, TrajectoriesType
 
 ORDERS = ("fifo", "lifo")
 """Which group leaves a buffer first: the oldest, or the newest."""

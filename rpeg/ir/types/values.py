@@ -11,98 +11,27 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import IntAttr, StringAttr, SymbolRefAttr
-from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
+from xdsl.ir import Attribute
 from xdsl.irdl import irdl_attr_definition, param_def
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from rpeg.ir.rules.staleness import WORDS
+from rpeg.ir.types.flow import (
+    DeclaredType,
+    FlowType,
+    ScopedType,
+    parse_lag,
+    parse_range,
+    parse_scope,
+    parse_symbol,
+    print_lag,
+    symbol_text,
+)
 
 NEXT = -1
 """The lag of a version that the step itself makes."""
-
-
-def _symbol(name: str | SymbolRefAttr) -> SymbolRefAttr:
-    return name if isinstance(name, SymbolRefAttr) else SymbolRefAttr(name)
-
-
-def symbol_text(symbol: SymbolRefAttr) -> str:
-    """The name that a reference says; references here have one part."""
-    return symbol.root_reference.data
-
-
-def _text(value: str | StringAttr) -> StringAttr:
-    return value if isinstance(value, StringAttr) else StringAttr(value)
-
-
-def _int(value: int | IntAttr) -> IntAttr:
-    return value if isinstance(value, IntAttr) else IntAttr(value)
-
-
-def _parse_symbol(parser: AttrParser) -> SymbolRefAttr:
-    return SymbolRefAttr(parser.parse_symbol_name())
-
-
-def _parse_lag(parser: AttrParser) -> tuple[IntAttr, IntAttr]:
-    """`, lag = [0, 2]` where present, else the current version."""
-    if parser.parse_optional_punctuation(",") is None:
-        return IntAttr(0), IntAttr(0)
-    parser.parse_keyword("lag")
-    return _parse_range(parser)
-
-
-def _parse_range(parser: AttrParser) -> tuple[IntAttr, IntAttr]:
-    """`= [0, 2]`."""
-    parser.parse_punctuation("=")
-    parser.parse_punctuation("[")
-    low = parser.parse_integer(allow_boolean=False)
-    parser.parse_punctuation(",")
-    high = parser.parse_integer(allow_boolean=False)
-    parser.parse_punctuation("]")
-    return IntAttr(low), IntAttr(high)
-
-
-def _print_lag(printer: Printer, low: IntAttr, high: IntAttr) -> None:
-    if (low.data, high.data) != (0, 0):
-        printer.print_string(f", lag = [{low.data}, {high.data}]")
-
-
-class FlowType(ParametrizedAttribute, TypeAttribute):
-    """A type of the step; `kind` and `what` are the two words that operand patterns match."""
-
-    KIND: ClassVar[str] = ""
-
-    @property
-    def what(self) -> str:
-        """The second word of a pattern: a role, a field's meaning; empty if there is none."""
-        return ""
-
-
-def _parse_scope(parser: AttrParser) -> StringAttr:
-    """`, group` or `, batch` where present, else sample."""
-    if parser.parse_optional_punctuation(",") is None:
-        return StringAttr("sample")
-    return StringAttr(parser.parse_identifier())
-
-
-class ScopedType(FlowType):
-    """A type with the smallest unit on which its value can be computed: sample, group or batch."""
-
-    @property
-    def scope(self) -> str:
-        """sample, group or batch: the last parameter."""
-        unit = self.parameters[-1]
-        assert isinstance(unit, StringAttr)
-        return unit.data
-
-    def over(self, scope: str) -> ScopedType:
-        """The same over a larger unit."""
-        return type(self).new([*self.parameters[:-1], StringAttr(scope)])
-
-    def _print_scope(self, printer: Printer) -> None:
-        if self.scope != "sample":
-            printer.print_string(f", {self.scope}")
 
 
 @irdl_attr_definition
@@ -118,10 +47,10 @@ class WeightsType(FlowType):
 
     name = "rpeg.weights"
     KIND: ClassVar[str] = "model"
-    model: SymbolRefAttr = param_def(converter=_symbol)
-    role: StringAttr = param_def(converter=_text)
-    low: IntAttr = param_def(converter=_int)
-    high: IntAttr = param_def(converter=_int)
+    model: SymbolRefAttr = param_def(converter=SymbolRefAttr.get)
+    role: StringAttr = param_def(converter=StringAttr.get)
+    low: IntAttr = param_def(converter=IntAttr.get)
+    high: IntAttr = param_def(converter=IntAttr.get)
 
     def __init__(
         self,
@@ -153,16 +82,16 @@ class WeightsType(FlowType):
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():
-            model = _parse_symbol(parser)
+            model = parse_symbol(parser)
             parser.parse_punctuation(",")
             role = StringAttr(parser.parse_identifier())
-            return (model, role, *_parse_lag(parser))
+            return (model, role, *parse_lag(parser))
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
             printer.print_symbol_name(self.owner)
             printer.print_string(f", {self.what}")
-            _print_lag(printer, self.low, self.high)
+            print_lag(printer, self.low, self.high)
 
     def verify(self) -> None:
         if self.low.data > self.high.data:
@@ -171,92 +100,63 @@ class WeightsType(FlowType):
             raise VerifyException("the newest version of a step is the one it makes (lag -1)")
 
 
-class _Named(FlowType):
-    """A type of one symbol and one word: `<@name, word>`."""
-
-    def __init__(self, symbol: str | SymbolRefAttr, word: str | StringAttr) -> None:
-        super().__init__(symbol, word)
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        with parser.in_angle_brackets():
-            symbol = _parse_symbol(parser)
-            parser.parse_punctuation(",")
-            return (symbol, StringAttr(parser.parse_identifier()))
-
-    def print_parameters(self, printer: Printer) -> None:
-        symbol, word = self.parameters
-        assert isinstance(symbol, SymbolRefAttr) and isinstance(word, StringAttr)
-        with printer.in_angle_brackets():
-            printer.print_symbol_name(symbol_text(symbol))
-            printer.print_string(f", {word.data}")
-
-    @property
-    def symbol(self) -> str:
-        """Name of the declaration."""
-        name = self.parameters[0]
-        assert isinstance(name, SymbolRefAttr)
-        return symbol_text(name)
-
-    @property
-    def what(self) -> str:
-        word = self.parameters[1]
-        assert isinstance(word, StringAttr)
-        return word.data
-
-
 @irdl_attr_definition(init=False)
-class DataType(_Named):
+class DataType(DeclaredType):
     """A data set as a whole: `!rpeg.data<@heldout, prompts>`."""
 
     name = "rpeg.data"
     KIND: ClassVar[str] = "data"
-    source: SymbolRefAttr = param_def(converter=_symbol)
-    content: StringAttr = param_def(converter=_text)
+    source: SymbolRefAttr = param_def(converter=SymbolRefAttr.get)
+    content: StringAttr = param_def(converter=StringAttr.get)
 
 
 @irdl_attr_definition(init=False)
-class CursorType(_Named):
+class CursorType(DeclaredType):
     """A data set at the position that this step starts from: `!rpeg.cursor<@train, prompts>`."""
 
     name = "rpeg.cursor"
     KIND: ClassVar[str] = "cursor"
-    source: SymbolRefAttr = param_def(converter=_symbol)
-    content: StringAttr = param_def(converter=_text)
+    source: SymbolRefAttr = param_def(converter=SymbolRefAttr.get)
+    content: StringAttr = param_def(converter=StringAttr.get)
 
 
 @irdl_attr_definition(init=False)
-class VerifierType(_Named):
+class VerifierType(DeclaredType):
     """A verifier: `!rpeg.verifier<@correct, outcome>`."""
 
     name = "rpeg.verifier"
     KIND: ClassVar[str] = "verifier"
-    source: SymbolRefAttr = param_def(converter=_symbol)
-    form: StringAttr = param_def(converter=_text)
+    source: SymbolRefAttr = param_def(converter=SymbolRefAttr.get)
+    form: StringAttr = param_def(converter=StringAttr.get)
 
 
 @irdl_attr_definition(init=False)
-class ToolType(_Named):
+class ToolType(DeclaredType):
     """A tool or environment: `!rpeg.tool<@search, function>`."""
 
     name = "rpeg.tool"
     KIND: ClassVar[str] = "tool"
-    source: SymbolRefAttr = param_def(converter=_symbol)
-    form: StringAttr = param_def(converter=_text)
+    source: SymbolRefAttr = param_def(converter=SymbolRefAttr.get)
+    form: StringAttr = param_def(converter=StringAttr.get)
 
 
 @irdl_attr_definition(init=False)
-class StateType(_Named):
+class StateType(DeclaredType):
     """A small state such as a KL coefficient: `!rpeg.state<@kl, scalar>`."""
 
     name = "rpeg.state"
     KIND: ClassVar[str] = "state"
-    source: SymbolRefAttr = param_def(converter=_symbol)
-    form: StringAttr = param_def(converter=_text)
+    source: SymbolRefAttr = param_def(converter=SymbolRefAttr.get)
+    form: StringAttr = param_def(converter=StringAttr.get)
 
 
-class _OfModel(FlowType):
-    """A type of one model: `<@actor>`."""
+@irdl_attr_definition
+class OptimizerType(FlowType):
+    """Optimizer state of a trained model: `!rpeg.opt<@actor>`."""
+
+    name = "rpeg.opt"
+    KIND: ClassVar[str] = "opt"
+    model: SymbolRefAttr = param_def(converter=SymbolRefAttr.get)
 
     def __init__(self, model: str | SymbolRefAttr) -> None:
         super().__init__(model)
@@ -264,7 +164,7 @@ class _OfModel(FlowType):
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():
-            return (_parse_symbol(parser),)
+            return (parse_symbol(parser),)
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
@@ -273,18 +173,7 @@ class _OfModel(FlowType):
     @property
     def owner(self) -> str:
         """Name of the model."""
-        model = self.parameters[0]
-        assert isinstance(model, SymbolRefAttr)
-        return symbol_text(model)
-
-
-@irdl_attr_definition(init=False)
-class OptimizerType(_OfModel):
-    """Optimizer state of a trained model: `!rpeg.opt<@actor>`."""
-
-    name = "rpeg.opt"
-    KIND: ClassVar[str] = "opt"
-    model: SymbolRefAttr = param_def(converter=_symbol)
+        return symbol_text(self.model)
 
 
 @irdl_attr_definition
@@ -293,8 +182,8 @@ class LossType(ScopedType):
 
     name = "rpeg.loss"
     KIND: ClassVar[str] = "loss"
-    owner_name: StringAttr = param_def(converter=_text)
-    unit: StringAttr = param_def(converter=_text)
+    owner_name: StringAttr = param_def(converter=StringAttr.get)
+    unit: StringAttr = param_def(converter=StringAttr.get)
 
     def __init__(self, owner_name: str | StringAttr, unit: str | StringAttr = "sample") -> None:
         super().__init__(owner_name, unit)
@@ -309,7 +198,7 @@ class LossType(ScopedType):
         if parser.parse_optional_punctuation("<") is None:
             return (StringAttr(""), StringAttr("sample"))
         owner = parser.parse_optional_symbol_name()
-        unit = _parse_scope(parser) if owner else StringAttr(parser.parse_identifier())
+        unit = parse_scope(parser) if owner else StringAttr(parser.parse_identifier())
         parser.parse_punctuation(">")
         return (owner or StringAttr(""), unit)
 
@@ -321,7 +210,7 @@ class LossType(ScopedType):
                 printer.print_string(self.scope)
                 return
             printer.print_symbol_name(self.owner)
-            self._print_scope(printer)
+            self.print_scope(printer)
 
 
 @irdl_attr_definition
@@ -335,15 +224,15 @@ class TrajectoriesType(FlowType):
 
     name = "rpeg.traj"
     KIND: ClassVar[str] = "traj"
-    model: SymbolRefAttr = param_def(converter=_symbol)
-    prompts: IntAttr = param_def(converter=_int)
-    group: IntAttr = param_def(converter=_int)
-    truncated: IntAttr = param_def(converter=_int)
-    low: IntAttr = param_def(converter=_int)
-    high: IntAttr = param_def(converter=_int)
-    window: StringAttr = param_def(converter=_text)
-    spans: StringAttr = param_def(converter=_text)
-    precision: StringAttr = param_def(converter=_text)
+    model: SymbolRefAttr = param_def(converter=SymbolRefAttr.get)
+    prompts: IntAttr = param_def(converter=IntAttr.get)
+    group: IntAttr = param_def(converter=IntAttr.get)
+    truncated: IntAttr = param_def(converter=IntAttr.get)
+    low: IntAttr = param_def(converter=IntAttr.get)
+    high: IntAttr = param_def(converter=IntAttr.get)
+    window: StringAttr = param_def(converter=StringAttr.get)
+    spans: StringAttr = param_def(converter=StringAttr.get)
+    precision: StringAttr = param_def(converter=StringAttr.get)
 
     def __init__(
         self,
@@ -408,7 +297,7 @@ class TrajectoriesType(FlowType):
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():
-            model = _parse_symbol(parser)
+            model = parse_symbol(parser)
             cut = IntAttr(int(parser.parse_optional_keyword("cut") is not None))
             parser.parse_punctuation(",")
             prompts = IntAttr(parser.parse_integer(allow_boolean=False, allow_negative=False))
@@ -423,7 +312,7 @@ class TrajectoriesType(FlowType):
             printer.print_symbol_name(self.owner)
             cut = " cut" if self.cut else ""
             printer.print_string(f"{cut}, {self.prompts.data}, n = {self.n}")
-            _print_lag(printer, self.low, self.high)
+            print_lag(printer, self.low, self.high)
             printer.print_string(f" {self.window.data}" if self.window.data else "")
             printer.print_string(", multi" if self.multi else "")
             printer.print_string(f", {self.dtype}" if self.dtype != "bf16" else "")
@@ -435,7 +324,7 @@ def _parse_ages(parser: AttrParser) -> Sequence[Attribute]:
     while parser.parse_optional_punctuation(",") is not None:
         match parser.parse_identifier():
             case "lag":
-                low, high = _parse_range(parser)
+                low, high = parse_range(parser)
                 found = (parser.parse_optional_keyword_in(words) for words in WORDS.values())
                 window = " ".join(filter(None, found))
             case "multi":
@@ -454,10 +343,10 @@ class TokenFieldType(ScopedType):
 
     name = "rpeg.tok"
     KIND: ClassVar[str] = "tok"
-    meaning: StringAttr = param_def(converter=_text)
-    owner_name: StringAttr = param_def(converter=_text)
-    recorded: IntAttr = param_def(converter=_int)
-    unit: StringAttr = param_def(converter=_text)
+    meaning: StringAttr = param_def(converter=StringAttr.get)
+    owner_name: StringAttr = param_def(converter=StringAttr.get)
+    recorded: IntAttr = param_def(converter=IntAttr.get)
+    unit: StringAttr = param_def(converter=StringAttr.get)
 
     def __init__(
         self,
@@ -497,7 +386,7 @@ class TokenFieldType(ScopedType):
             if owner is None:
                 return (meaning, StringAttr(""), IntAttr(0), StringAttr(parser.parse_identifier()))
             sampled = parser.parse_optional_keyword("sampled") is not None
-            return (meaning, owner, IntAttr(int(sampled)), _parse_scope(parser))
+            return (meaning, owner, IntAttr(int(sampled)), parse_scope(parser))
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
@@ -506,7 +395,7 @@ class TokenFieldType(ScopedType):
                 printer.print_string(", ")
                 printer.print_symbol_name(self.owner)
                 printer.print_string(" sampled" if self.sampled else "")
-            self._print_scope(printer)
+            self.print_scope(printer)
 
 
 @irdl_attr_definition
@@ -515,8 +404,8 @@ class ResponseFieldType(ScopedType):
 
     name = "rpeg.seq"
     KIND: ClassVar[str] = "seq"
-    meaning: StringAttr = param_def(converter=_text)
-    unit: StringAttr = param_def(converter=_text)
+    meaning: StringAttr = param_def(converter=StringAttr.get)
+    unit: StringAttr = param_def(converter=StringAttr.get)
 
     def __init__(self, meaning: str | StringAttr, unit: str | StringAttr = "sample") -> None:
         super().__init__(meaning, unit)
@@ -528,12 +417,12 @@ class ResponseFieldType(ScopedType):
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():
-            return (StringAttr(parser.parse_identifier()), _parse_scope(parser))
+            return (StringAttr(parser.parse_identifier()), parse_scope(parser))
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
             printer.print_string(self.what)
-            self._print_scope(printer)
+            self.print_scope(printer)
 
 
 @irdl_attr_definition

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import Attribute
 
-from rpeg.ir.types.values import FlowType
+from rpeg.ir.types.flow import FlowType
 
 DECLARED = ("model", "data", "verifier", "tool", "state")
 WITHOUT_SURFACE = (("cursor", ""), ("buffer", ""))

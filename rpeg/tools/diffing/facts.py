@@ -13,7 +13,8 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from rpeg.frontend import ast
 from rpeg.ir.base import RpegOp
-from rpeg.ir.ops.declare import AllowOp, DeclareOp, ExpectOp, PipelineOp
+from rpeg.ir.ops.allow import AllowOp
+from rpeg.ir.ops.declare import DeclareOp, ExpectOp, PipelineOp
 from rpeg.ir.ops.movement import CLAUSES, PublishOp, RanksOp, clause_of, pool_of
 from rpeg.ir.ops.plan import PlanOp
 from rpeg.ir.ops.regions import CollectOp, EveryOp
@@ -24,7 +25,8 @@ from rpeg.ir.rrt.program import ProgramOp
 from rpeg.ir.rsched import EdgeOp, SequenceOp
 from rpeg.ir.text.naming import version
 from rpeg.ir.types.buffer import BufferType
-from rpeg.ir.types.values import CursorType, OptimizerType, StateType, WeightsType, symbol_text
+from rpeg.ir.types.flow import symbol_text
+from rpeg.ir.types.values import CursorType, OptimizerType, StateType, WeightsType
 from rpeg.ir.vocabulary.settings import python_value
 from rpeg.tools.diffing.calls import program
 from rpeg.tools.diffing.items import ABOUT, Facts, Item, Ref, Section, shown

@@ -20,7 +20,7 @@ from rpeg.ir.rsched import SequenceOp
 from rpeg.ir.rules.verify import diagnose
 from rpeg.ir.text.diagnostics import Diagnostic, DiagnosticsError, has_errors
 from rpeg.ir.text.sources import Sources, position_of
-from rpeg.ir.types.values import symbol_text
+from rpeg.ir.types.flow import symbol_text
 from rpeg.passes.base import PassRefused, pipelines
 from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass
 from rpeg.planner.smallest import NAME as SMALLEST

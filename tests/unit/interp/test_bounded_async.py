@@ -21,7 +21,7 @@ from rpeg.frontend.render import render
 from rpeg.interp import EXACT, Interpreter, Parity, Recorded, Replay, Window, World, compare
 from rpeg.interp.values import Place
 from rpeg.interp.versions import VersionOracle
-from rpeg.ir.ops.declare import AllowOp
+from rpeg.ir.ops.allow import AllowOp
 from rpeg.ir.ops.losses import PpoClipOp
 from rpeg.ir.text.diagnostics import DiagnosticsError
 from rpeg.ir.text.sources import Sources

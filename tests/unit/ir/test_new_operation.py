@@ -12,7 +12,8 @@ from rpeg.frontend import check, load
 from rpeg.frontend.lift import lift
 from rpeg.frontend.render import render
 from rpeg.ir import dialect
-from rpeg.ir.base import RpegOp, gives, operand, required, setting
+from rpeg.ir.base import RpegOp
+from rpeg.ir.definitions import gives, operand, required, setting
 from rpeg.ir.rules.verify import diagnose
 from rpeg.ir.rules.violations import Violation
 from rpeg.ir.text.parse import parse_module

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rpeg.frontend import check
-from rpeg.ir.ops.declare import source_problem
+from rpeg.ir.rules.uris import source_problem
 from rpeg.ir.vocabulary.records import RULES
 from tests.unit.passes.pipelines import grpo
 

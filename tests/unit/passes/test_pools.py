@@ -14,7 +14,7 @@ from rpeg.ir.rrt.program import ProgramOp
 from rpeg.ir.rsched import EdgeOp, SequenceOp
 from rpeg.ir.rules.verify import diagnose
 from rpeg.ir.text.parse import parse_module
-from rpeg.ir.types.values import symbol_text
+from rpeg.ir.types.flow import symbol_text
 from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass as Annotate
 from rpeg.passes.rpeg_lower_to_programs import RpegLowerToProgramsPass
 from tests.unit.passes.pipelines import grpo, one, parse, place, refusals, run
