@@ -20,7 +20,7 @@ from rpeg.runtime.terms import LossTerm
 from rpeg.runtime.trajectories import Prompts, Trajectories
 
 if TYPE_CHECKING:
-    from rpeg.runtime.engine.decoding import Sampling
+    from rpeg.runtime.engine.sampling import Sampling
 
 NamedTensors = Iterator[tuple[str, Tensor]]
 """Whole (unsharded) weights under their Hugging Face names."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from rpeg.runtime.engine.decoding import Sampling
 from rpeg.runtime.engine.embedded import EmbeddedEngine
+from rpeg.runtime.engine.sampling import Sampling
 from rpeg.runtime.engine.weights import LatestWeights
 from rpeg.runtime.groups import Groups
 from rpeg.runtime.models.saved import SavedModel

@@ -42,26 +42,18 @@ class Cache:
         self.keys, self.values = like.new_empty(size), like.new_empty(size)
 
     def write(self, layer: int, slot: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Puts k and v [rows, kv heads, length, head dim] from `slot` on; all keys and values
-        up to there.
-        """
-        end = slot + k.shape[2]
+        """Puts k and v [rows, kv heads, 1, head dim] into `slot`; everything up to there."""
         keys, values = self.keys[layer], self.values[layer]
-        keys[:, :, slot:end] = k
-        values[:, :, slot:end] = v
-        return keys[:, :, :end], values[:, :, :end]
+        keys[:, :, slot : slot + 1] = k
+        values[:, :, slot : slot + 1] = v
+        return keys[:, :, : slot + 1], values[:, :, : slot + 1]
 
-    def repeat(self, n: int, more: int) -> None:
-        """Every row becomes n rows that begin like it, with so many more slots."""
-        self.keys = _repeat(self.keys, n, more)
-        self.values = _repeat(self.values, n, more)
-
-
-def _repeat(cache: Tensor, n: int, more: int) -> Tensor:
-    layers, rows, heads, slots, dim = cache.shape
-    wide = cache.new_empty(layers, rows, n, heads, slots + more, dim)
-    wide[..., :slots, :] = cache[:, :, None]
-    return wide.flatten(1, 2)
+    def begin(self, layer: int, k: Tensor, v: Tensor) -> None:
+        """Puts k and v [prompts, kv heads, length, head dim] into the first slots, each for as
+        many rows, side by side, as the cache has for a prompt.
+        """
+        for cache, new in ((self.keys, k), (self.values, v)):
+            cache[layer, :, :, : new.shape[2]].unflatten(0, (len(new), -1)).copy_(new[:, None])
 
 
 @dataclass(frozen=True)
@@ -106,8 +98,8 @@ class Decoder:
         return Cache(self.shape, rows, slots, self.embedding)
 
     def prefill(self, ids: Tensor, cache: Cache) -> Tensor:
-        """Reads prompts [rows, k], right-padded, into slots 0..k-1; hidden states [rows, k,
-        hidden].
+        """Reads prompts [prompts, k], right-padded, into slots 0..k-1 of a cache with as many rows
+        for each; hidden states [prompts, k, hidden].
         """
         places = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
         with model_span("engine"):
@@ -146,10 +138,13 @@ class Decoder:
         if layer.qk_norm is not None:
             qk = self._rms(qk, layer.qk_norm)
         q, k = rotate(qk, at.cos, at.sin).split([s.heads, s.kv_heads], dim=2)
-        keys, values = at.cache.write(index, at.slot, k.transpose(1, 2), v.transpose(1, 2))
+        k, v = k.transpose(1, 2), v.transpose(1, 2)
         if at.bias is None:
-            out = attend_causally(q.transpose(1, 2), keys, values).transpose(1, 2)
+            k, v = k.contiguous(), v.contiguous()  # they are read several times
+            at.cache.begin(index, k, v)
+            out = attend_causally(q.transpose(1, 2), k, v).transpose(1, 2)
         else:
+            keys, values = at.cache.write(index, at.slot, k, v)
             out = attend_once(q.squeeze(1), keys, values, at.bias)
         return layer.out(out.reshape(rows, length, -1))
 

@@ -1,43 +1,32 @@
-"""Decoding a chunk: prompts of one length class and all their samples, from prefill to the last
+"""Decoding chunks: prompts of one length class each and all their samples, from prefill to the last
 end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.functional import pad
 
 from rpeg.runtime.engine.decoder import Decoder
-from rpeg.runtime.engine.philox import gumbel
-from rpeg.runtime.engine.sampling import choose, distribution
+from rpeg.runtime.engine.noise import Noise
+from rpeg.runtime.engine.reader import Reader
+from rpeg.runtime.engine.sampling import Sampling, choose, distribution
 from rpeg.runtime.models.tokenizer import Tokenizer
+from rpeg.runtime.numerics.blocks import BLOCK
 
 CHUNK = 128
-"""Samples that are decoded together; every batch is cut and padded to whole chunks."""
-NOISE_WORDS = 1 << 22
-"""Noise that is drawn at once, in vocabulary entries."""
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """Settings of one generate."""
-
-    n: int
-    max_tokens: int
-    temperature: float
-    top_p: float
-    stop: tuple[str, ...]
-    run_seed: int
-    seed: int
+"""Samples that a model reads together; every batch is cut and padded to whole chunks."""
+SIDE_BY_SIDE = 4
+"""Chunks that choose their tokens together, as far as their logits fit in a block."""
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Prompts that are decoded together; their samples fill at most CHUNK rows."""
+    """Prompts that are read together; their samples fill at most CHUNK rows."""
 
     prompts: list[int]
     """Which of the batch's prompts."""
@@ -63,7 +52,7 @@ def length_class(length: int) -> int:
 
 @dataclass(frozen=True)
 class Completions:
-    """What a chunk's samples became, prompt by prompt."""
+    """What samples became, prompt by prompt."""
 
     tokens: Tensor
     """[samples, max_tokens] int64; what stands past the end means nothing."""
@@ -74,7 +63,19 @@ class Completions:
     finished: Tensor
     """[samples] bool: ended before max_tokens ran out."""
     versions: Tensor
-    """[max_tokens] int32: which version of the weights predicted each token."""
+    """[samples, max_tokens] int32: which version of the weights predicted each token."""
+
+    def at(self, index: Tensor) -> Completions:
+        """The samples at `index` [k], in that order."""
+        return Completions(*(getattr(self, part.name)[index] for part in fields(self)))
+
+    @staticmethod
+    def joined(parts: Sequence[Completions]) -> Completions:
+        """All samples, part by part."""
+        if len(parts) == 1:
+            return parts[0]
+        names = [part.name for part in fields(Completions)]
+        return Completions(*(torch.cat([getattr(p, name) for p in parts]) for name in names))
 
 
 Renew = Callable[[], Decoder | None]
@@ -87,7 +88,7 @@ def never() -> Decoder | None:
 
 
 class Decoding:
-    """Decodes chunks with one model, one tokenizer and one set of settings.
+    """Decodes prompts with one model, one tokenizer and one set of settings.
 
     Between two tokens it may go on with newer weights: these read again what was sampled so far.
     """
@@ -100,99 +101,50 @@ class Decoding:
         banned: Tensor,
         renew: Renew = never,
     ) -> None:
-        self._decoder = decoder
+        self.decoder = decoder
+        self.settings = settings
+        self.tokenizer = tokenizer
+        self.banned = banned
+        """[vocabulary] bool: what is never sampled."""
         self._renew = renew
-        self._settings = settings
-        self._tokenizer = tokenizer
-        self._banned = banned
-        self._device = banned.device
 
-    def run(self, prompts: Sequence[tuple[int, ...]], ordinals: Tensor, width: int) -> Completions:
-        """n completions of each prompt; `ordinals` [prompts] are the prompts' own."""
-        lane = self.start(prompts, ordinals, width)
+    def run(self, ids: Sequence[tuple[int, ...]], ordinals: Tensor) -> Completions:
+        """n completions of each prompt, in order; `ordinals` [prompts] are the prompts' own."""
+        s = self.settings
+        parts = list(chunks([len(prompt) for prompt in ids], s.n))
+        together = min(SIDE_BY_SIDE, max(1, BLOCK // (CHUNK * len(self.banned))))
+        order: list[int] = []
+        found: list[Completions] = []
+        for first in range(0, len(parts), together):
+            some = parts[first : first + together]
+            prompts = [prompt for chunk in some for prompt in chunk.prompts]
+            found.append(self._complete(self.start(some, ids, ordinals), prompts))
+            order += prompts
+        whole = Completions.joined(found)
+        if order == list(range(len(ids))):
+            return whole
+        samples = torch.arange(len(order) * s.n).view(-1, s.n)
+        return whole.at(samples[torch.tensor(order).argsort()].flatten())
+
+    def _complete(self, lane: Lane, prompts: Sequence[int]) -> Completions:
         lane.step()
         while not lane.over:
             if (newer := self._renew()) is not None:
-                self._decoder = newer
+                self.decoder = newer
                 lane.renew(newer)
             lane.step()
-        return lane.completions(range(len(prompts)))
+        return lane.completions(prompts)
 
-    def start(self, prompts: Sequence[tuple[int, ...]], ordinals: Tensor, width: int) -> Lane:
-        """The same, before the first token."""
-        s, real = self._settings, len(prompts) * self._settings.n
-        missing = max(1, CHUNK // s.n) - len(prompts)
-        prompts = [*prompts, *[prompts[-1]] * missing]
-        ordinals = torch.cat([ordinals, ordinals[-1:].expand(missing)]).to(self._device)
-        state = _State(self._decoder, s, prompts, width, real)
-        noise = Noise(s, ordinals.repeat_interleave(s.n), len(self._banned))
-        return Lane(self, state, noise)
-
-    def predict(self, state: _State, noise: Noise, t: int) -> None:
-        """Chooses token t of every row."""
-        s = self._settings
-        allowed = distribution(state.logits(), s.temperature, s.top_p, self._banned)
-        state.append(*choose(allowed, noise.at(t)))
-        state.end(self._ended(state))
-
-    def _ended(self, state: _State) -> list[int]:
-        """Live rows that the newest token ends."""
-        newest, ends = state.sampled[-1], self._tokenizer.eos_ids
-        ended = [row for row in state.live if newest[row] in ends]
-        if self._settings.stop:
-            others = set(state.live).difference(ended)
-            ended += [row for row in others if self._stops([ids[row] for ids in state.sampled])]
-        return ended
-
-    def _stops(self, ids: list[int]) -> bool:
-        """Whether a stop string is in what was sampled."""
-        text = self._tokenizer.decode(ids)
-        return any(s in text for s in self._settings.stop)
+    def start(
+        self, chunks: Sequence[Chunk], ids: Sequence[tuple[int, ...]], ordinals: Tensor
+    ) -> Lane:
+        """Chunks of the prompts `ids`, before their first token."""
+        return Lane(self, chunks, ids, ordinals)
 
 
 class Lane:
-    """A chunk that is being decoded, a token at a time."""
-
-    def __init__(self, decoding: Decoding, state: _State, noise: Noise) -> None:
-        self._decoding = decoding
-        self._state = state
-        self._noise = noise
-        self._length = 0
-
-    @property
-    def version(self) -> int:
-        """Of the weights that predict its next token."""
-        return self._state.decoder.version
-
-    @property
-    def over(self) -> bool:
-        """Whether all samples have ended, or have as many tokens as they may."""
-        return self._length == self._state.most or not self._state.live
-
-    def step(self) -> None:
-        """Samples the next token."""
-        if self._length:
-            self._state.advance(self._length - 1)
-        self._decoding.predict(self._state, self._noise, self._length)
-        self._length += 1
-
-    def renew(self, decoder: Decoder) -> None:
-        """Goes on with other weights."""
-        self._state = self._state.under(decoder, self._length - 1)
-
-    def ended(self) -> list[bool]:
-        """Of each prompt, whether all its samples have ended."""
-        live = [] if self.over else self._state.live
-        going = {row // self._state.n for row in live}
-        return [prompt not in going for prompt in range(self._state.prompts)]
-
-    def completions(self, prompts: range) -> Completions:
-        """What the samples of some prompts are by now."""
-        return self._state.completions(prompts)
-
-
-class _State:
-    """A chunk between two tokens: what was sampled so far, and the cache behind it.
+    """Chunks that are decoded side by side, a token at a time: each is read by itself, then all
+    their rows choose at once.
 
     Which samples have ended is counted on the host, which waits for the device once a token: in
     plain Python, which stays in the cache where an operation on arrays comes back to a cold one.
@@ -200,115 +152,119 @@ class _State:
 
     def __init__(
         self,
-        decoder: Decoder,
-        settings: Sampling,
-        prompts: Sequence[tuple[int, ...]],
-        width: int,
-        real: int,
+        decoding: Decoding,
+        chunks: Sequence[Chunk],
+        ids: Sequence[tuple[int, ...]],
+        ordinals: Tensor,
     ) -> None:
-        """Reads the prompts; rows from `real` on only fill up the chunk."""
-        n, slots = settings.n, width + settings.max_tokens
-        device = decoder.device
-        self.n, self.most, self.prompts = n, settings.max_tokens, len(prompts)
-        self._begin = (settings, prompts, width, real)
-        ids = torch.tensor([[*p, *[0] * (width - len(p))] for p in prompts], device=device)
-        ends = torch.tensor([len(p) for p in prompts], device=device)
-        self.decoder, self._width = decoder, width
-        self._cache = decoder.cache(len(prompts), width)
-        hidden = decoder.prefill(ids, self._cache)
-        last = hidden[torch.arange(len(prompts), device=device), ends - 1]
-        self._hidden = last.repeat_interleave(n, dim=0)
-        self._cache.repeat(n, settings.max_tokens)
-        bias = torch.zeros(len(prompts), 1, slots, device=device)
-        unread = torch.arange(width, device=device) >= ends[:, None, None]
-        bias[..., :width].masked_fill_(unread, -torch.inf)
-        self._bias = bias.repeat_interleave(n, dim=0)
-        self._ends = ends[:, None].repeat_interleave(n, dim=0)
+        """Reads the prompts; rows that only fill up a chunk follow its own."""
+        s = self._settings = decoding.settings
+        self._tokenizer, self._banned = decoding.tokenizer, decoding.banned
+        size = max(1, CHUNK // s.n)
+        filled = [[*c.prompts, *[c.prompts[-1]] * (size - len(c.prompts))] for c in chunks]
+        self._readers = [
+            Reader(decoding.decoder, [ids[prompt] for prompt in prompts], chunk.width, s)
+            for prompts, chunk in zip(filled, chunks, strict=True)
+        ]
+        owners = ordinals[torch.tensor(filled).flatten()].repeat_interleave(s.n)
+        self._noise = Noise(s, owners.to(decoding.decoder.device), len(self._banned))
+        rows = self._rows = size * s.n
+        """Of a chunk."""
+        self._first = {
+            prompt: k * rows + place * s.n
+            for k, chunk in enumerate(chunks)
+            for place, prompt in enumerate(chunk.prompts)
+        }
+        """The first row of each prompt."""
+        self._live = [
+            list(range(k * rows, k * rows + len(chunk.prompts) * s.n))
+            for k, chunk in enumerate(chunks)
+        ]
+        """Of each chunk, the rows that have not ended."""
+        self._ended: dict[int, int] = {}
+        """Of each row that has: its tokens."""
         self._tokens: list[Tensor] = []
         self._logprobs: list[Tensor] = []
         self._versions: list[int] = []
-        self.sampled: list[list[int]] = []
+        self._sampled: list[list[int]] = []
         """By position: the token of each row."""
-        self.live = list(range(real))
-        """Rows that have not ended."""
-        self._ended: dict[int, int] = {}
-        """Of each row that has: its tokens."""
 
-    def under(self, decoder: Decoder, t: int) -> _State:
-        """The same samples before token t is read, the tokens before it read by other weights."""
-        other = _State(decoder, *self._begin)
-        other._tokens, other.sampled = self._tokens, self.sampled
-        other._logprobs = self._logprobs
-        other._ended, other.live, other._versions = self._ended, self.live, self._versions
-        for place in range(t):
-            other.advance(place)
-        return other
+    @property
+    def version(self) -> int:
+        """Of the weights that predict its next token."""
+        return self._readers[0].decoder.version
 
-    def logits(self) -> Tensor:
-        """[rows, vocabulary] float32, from which the next token is predicted."""
-        return self.decoder.logits(self._hidden)
+    @property
+    def over(self) -> bool:
+        """Whether all samples have ended, or have as many tokens as they may."""
+        return len(self._sampled) == self._settings.max_tokens or not any(self._live)
 
-    def append(self, tokens: Tensor, logprobs: Tensor) -> None:
-        """The next token of every row [rows, 1], and its log-prob."""
+    def step(self) -> None:
+        """Samples the next token."""
+        s, t = self._settings, len(self._sampled)
+        if t:
+            self._read(t - 1)
+        logits = [reader.logits() for reader in self._readers]
+        whole = logits[0] if len(logits) == 1 else torch.cat(logits)
+        allowed = distribution(whole, s.temperature, s.top_p, self._banned)
+        tokens, logprobs = choose(allowed, self._noise.at(t))
         self._tokens.append(tokens)
-        self.sampled.append(tokens.squeeze(1).tolist())
         self._logprobs.append(logprobs)
-        self._versions.append(self.decoder.version)
+        self._versions.append(self.version)
+        self._sampled.append(tokens.squeeze(1).tolist())
+        self._live = [self._going(rows) for rows in self._live]
 
-    def end(self, rows: Sequence[int]) -> None:
-        """Rows that end with the newest token."""
-        if rows:
-            self._ended |= dict.fromkeys(rows, len(self.sampled))
-            self.live = [row for row in self.live if row not in self._ended]
+    def _read(self, t: int) -> None:
+        """Has the model read token t of the chunks that are not over."""
+        tokens = self._tokens[t].split(self._rows)
+        for reader, its, live in zip(self._readers, tokens, self._live, strict=True):
+            if live:
+                reader.advance(its)
 
-    def advance(self, t: int) -> None:
-        """Reads token t."""
-        slot = self._width + t
-        bias = self._bias[..., : slot + 1]
-        self._hidden = self.decoder.step(self._tokens[t], self._ends + t, self._cache, slot, bias)
+    def _going(self, rows: list[int]) -> list[int]:
+        """Those of live rows that the newest token does not end."""
+        newest, ends = self._sampled[-1], self._tokenizer.eos_ids
+        ended = [row for row in rows if newest[row] in ends]
+        if self._settings.stop:
+            ended += filter(self._stops, set(rows).difference(ended))
+        if not ended:
+            return rows
+        self._ended |= dict.fromkeys(ended, len(self._sampled))
+        return [row for row in rows if row not in self._ended]
 
-    def completions(self, prompts: range) -> Completions:
-        """The rows of some prompts, on the host."""
-        rows = range(prompts.start * self.n, prompts.stop * self.n)
-        length = len(self.sampled)
-        missing = self.most - length
+    def _stops(self, row: int) -> bool:
+        """Whether a stop string is in what was sampled."""
+        text = self._tokenizer.decode([ids[row] for ids in self._sampled])
+        return any(s in text for s in self._settings.stop)
+
+    def renew(self, decoder: Decoder) -> None:
+        """Goes on with other weights, which read again what came before the newest token."""
+        self._readers = [reader.under(decoder) for reader in self._readers]
+        for t in range(len(self._sampled) - 1):
+            self._read(t)
+
+    def ended(self, prompt: int) -> bool:
+        """Whether all samples of a prompt have ended."""
+        first = self._first[prompt]
+        rows = range(first, first + self._settings.n)
+        return self.over or all(row in self._ended for row in rows)
+
+    def completions(self, prompts: Sequence[int]) -> Completions:
+        """What the samples of some prompts are by now, on the host."""
+        s, length = self._settings, len(self._sampled)
+        rows = [self._first[prompt] + k for prompt in prompts for k in range(s.n)]
+        missing = s.max_tokens - length
         tokens, logprobs = (
-            F.pad(torch.cat(sampled, dim=1)[rows.start : rows.stop], (0, missing)).cpu()
+            pad(torch.cat(sampled, dim=1), (0, missing)).cpu()
             for sampled in (self._tokens, self._logprobs)
         )
+        if rows != list(range(len(tokens))):
+            tokens, logprobs = tokens[rows], logprobs[rows]
+        versions = torch.tensor([*self._versions, *[-1] * missing], dtype=torch.int32)
         return Completions(
             tokens,
             logprobs,
             lengths=torch.tensor([self._ended.get(row, length) for row in rows]),
             finished=torch.tensor([row in self._ended for row in rows]),
-            versions=torch.tensor([*self._versions, *[-1] * missing], dtype=torch.int32),
+            versions=versions.expand(len(rows), -1),
         )
-
-
-class Noise:
-    """Gumbel noise of a chunk, drawn for as many positions at once as is reasonable."""
-
-    def __init__(self, settings: Sampling, ordinals: Tensor, vocab: int) -> None:
-        self._settings = settings
-        self._ordinals = ordinals
-        self._samples = torch.arange(len(ordinals), device=ordinals.device) % settings.n
-        self._vocab = vocab
-        self._stride = max(1, NOISE_WORDS // (len(ordinals) * vocab))
-        self._block: Sequence[Tensor] = ()
-
-    def at(self, t: int) -> Tensor | None:
-        """[rows, vocabulary] noise of position t; None when sampling greedily. In order of t."""
-        s = self._settings
-        if s.temperature == 0.0:
-            return None
-        if t % self._stride == 0:
-            ahead = range(t, min(t + self._stride, s.max_tokens))
-            self._block = gumbel(
-                self._ordinals,
-                self._samples,
-                ahead,
-                self._vocab,
-                run_seed=s.run_seed,
-                seed=s.seed,
-            ).unbind(1)
-        return self._block[t % self._stride]

@@ -4,22 +4,15 @@ log-probs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from rpeg.runtime.batches.examples import Examples
 from rpeg.runtime.engine.decoder import Decoder
-from rpeg.runtime.engine.decoding import (
-    Completions,
-    Decoding,
-    Renew,
-    Sampling,
-    chunks,
-    never,
-)
-from rpeg.runtime.engine.sampling import distribution
+from rpeg.runtime.engine.decoding import Completions, Decoding, Renew, never
+from rpeg.runtime.engine.sampling import Sampling, distribution
 from rpeg.runtime.errors import GenerationFailure
 from rpeg.runtime.groups import Groups, device
 from rpeg.runtime.interfaces import RenewedWeights, Sampled, SeededHost, WeightReader
@@ -153,49 +146,33 @@ class EmbeddedEngine:
     def _generate(
         self, prompts: Prompts, settings: Sampling, decoding: Decoding
     ) -> tuple[Trajectories, Tensor]:
-        n = settings.n
         ids = [self.encode(row, settings.max_tokens) for row in prompts.rows]
-        parts: list[tuple[Tensor, Completions]] = []
-        for chunk in chunks([len(i) for i in ids], n):
-            rows = torch.tensor([p * n + k for p in chunk.prompts for k in range(n)])
-            mine = [ids[p] for p in chunk.prompts]
-            part = decoding.run(mine, prompts.ordinals[chunk.prompts], chunk.width)
-            parts.append((rows, part))
-        return self.trajectories(prompts, ids, settings, parts)
+        return self.trajectories(prompts, ids, settings, decoding.run(ids, prompts.ordinals))
 
     def trajectories(
         self,
         prompts: Prompts,
         ids: Sequence[tuple[int, ...]],
         settings: Sampling,
-        parts: Iterable[tuple[Tensor, Completions]],
+        found: Completions,
     ) -> tuple[Trajectories, Tensor]:
-        """Trajectories and log-probs of completions; each part comes with the numbers of its
-        samples in the batch.
-        """
+        """Trajectories and log-probs of the completions of all prompts."""
         n = settings.n
-        numbers, completions = zip(*parts, strict=True)
-        order = torch.cat(numbers).argsort()
-        tokens = torch.cat([part.tokens for part in completions])[order]
-        logprobs = torch.cat([part.logprobs for part in completions])[order]
-        lengths = torch.cat([part.lengths for part in completions])[order]
-        finished = torch.cat([part.finished for part in completions])[order]
-        versions = torch.cat([p.versions.expand(len(p.tokens), -1) for p in completions])[order]
-        mask = torch.arange(settings.max_tokens) < lengths.unsqueeze(1)
+        mask = torch.arange(settings.max_tokens) < found.lengths.unsqueeze(1)
         y = Trajectories(
             rows=tuple(row for row in prompts.rows for _ in range(n)),
             prompt_ids=tuple(i for i in ids for _ in range(n)),
-            tokens=tokens * mask,
+            tokens=found.tokens * mask,
             mask=mask,
-            versions=torch.where(mask, versions, -1),
-            finished=finished,
+            versions=torch.where(mask, found.versions, -1),
+            finished=found.finished,
             ordinals=prompts.ordinals.repeat_interleave(n),
             samples=torch.arange(n).repeat(len(ids)),
-            texts=tuple(self._texts(tokens, lengths, settings.stop)),
+            texts=tuple(self._texts(found.tokens, found.lengths, settings.stop)),
             n=n,
             temperature=settings.temperature,
         )
-        return y, logprobs * mask
+        return y, found.logprobs * mask
 
     def encode(self, row: Row, max_tokens: int) -> tuple[int, ...]:
         """A prompt's ids. Raises GenerationFailure if the model has no room for its completion."""

@@ -8,7 +8,7 @@ start, who goes into a batch and what becomes of those that grow too old says
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,9 @@ from torch import Tensor
 
 from rpeg.rundir.ahead import flight_part
 from rpeg.runtime import world
-from rpeg.runtime.engine.decoding import Completions, Lane, Sampling, chunks
+from rpeg.runtime.engine.decoding import Completions, Lane, chunks
 from rpeg.runtime.engine.embedded import EmbeddedEngine
+from rpeg.runtime.engine.sampling import Sampling
 from rpeg.runtime.errors import BufferFailure, LayoutFailure
 from rpeg.runtime.pools.admission import Bound, Window
 from rpeg.runtime.pools.flight import Flight, Group, Overflow, Taken
@@ -40,12 +41,16 @@ class _Chunk:
     """Groups that are decoded together."""
 
     lane: Lane
-    groups: Sequence[Group[Prompt]]
+    groups: Mapping[Group[Prompt], int]
+    """And each one's number in the lane."""
+
+    def ended(self, group: Group[Prompt]) -> bool:
+        """Whether all of a group's samples have ended."""
+        return self.lane.ended(self.groups[group])
 
     def completions(self, group: Group[Prompt]) -> Completions:
         """What a group's samples are by now."""
-        place = self.groups.index(group)
-        return self.lane.completions(range(place, place + 1))
+        return self.lane.completions([self.groups[group]])
 
 
 class Rollouts:
@@ -145,11 +150,10 @@ class Rollouts:
         groups = self._flight.admit(step, self._engine.version)
         decoding = self._engine.decoding(settings, dtype)
         ids = [self._engine.encode(group.prompt[0], settings.max_tokens) for group in groups]
+        ordinals = torch.tensor([group.prompt[1] for group in groups])
         for chunk in chunks([len(i) for i in ids], settings.n):
-            mine = [groups[k] for k in chunk.prompts]
-            ordinals = torch.tensor([group.prompt[1] for group in mine])
-            lane = decoding.start([ids[k] for k in chunk.prompts], ordinals, chunk.width)
-            self._chunks.append(_Chunk(lane, mine))
+            lane = decoding.start([chunk], ids, ordinals)
+            self._chunks.append(_Chunk(lane, {groups[k]: k for k in chunk.prompts}))
 
     def _advance(self, dtype: str) -> None:
         """Samples one token of everything in flight."""
@@ -158,8 +162,8 @@ class Rollouts:
             self._renew(dtype)
         for chunk in self._chunks:
             chunk.lane.step()
-            for group, ended in zip(chunk.groups, chunk.lane.ended(), strict=False):
-                if ended and group in self._flight.flying:
+            for group in chunk.groups:
+                if group in self._flight.flying and chunk.ended(group):
                     self._flight.end(group)
                     self._ended[group] = chunk.completions(group)
         self._chunks = [chunk for chunk in self._chunks if not chunk.lane.over]
@@ -176,10 +180,9 @@ class Rollouts:
     ) -> tuple[Trajectories, Tensor]:
         rows, ordinals = zip(*(group.prompt for group in groups), strict=True)
         ids = [self._engine.encode(row, settings.max_tokens) for row in rows]
-        samples = torch.arange(len(groups) * settings.n).view(-1, settings.n)
-        parts = zip(samples, map(self._completions, groups), strict=True)
+        found = Completions.joined([self._completions(group) for group in groups])
         prompts = Prompts(rows, torch.tensor(ordinals))
-        return self._engine.trajectories(prompts, ids, settings, parts)
+        return self._engine.trajectories(prompts, ids, settings, found)
 
     def _completions(self, group: Group[Prompt]) -> Completions:
         if group in self._ended:

@@ -4,10 +4,25 @@ under.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from rpeg.runtime.model_time import model_span
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Settings of one generate."""
+
+    n: int
+    max_tokens: int
+    temperature: float
+    top_p: float
+    stop: tuple[str, ...]
+    run_seed: int
+    seed: int
 
 
 def distribution(logits: Tensor, temperature: float, top_p: float, banned: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from rpeg.runtime.trajectories import Prompts, Trajectories
 
 if TYPE_CHECKING:
     from rpeg.runtime.batches.examples import Examples
-    from rpeg.runtime.engine.decoding import Sampling
+    from rpeg.runtime.engine.sampling import Sampling
     from rpeg.runtime.groups import Groups
     from rpeg.runtime.terms import Lesson, Said
 

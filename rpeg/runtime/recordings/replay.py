@@ -18,7 +18,7 @@ from torch import Tensor
 
 from rpeg.rundir.folder import RunFolder
 from rpeg.runtime import world
-from rpeg.runtime.engine.decoding import Sampling
+from rpeg.runtime.engine.sampling import Sampling
 from rpeg.runtime.errors import ReplayFailure
 from rpeg.runtime.interfaces import AskedEngine, Named, Scorer
 from rpeg.runtime.pools.table import Pools

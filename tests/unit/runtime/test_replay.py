@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rpeg.runtime.engine.decoding import Sampling
+from rpeg.runtime.engine.sampling import Sampling
 from rpeg.runtime.errors import ReplayFailure
 from rpeg.runtime.recordings.recording import Recording, StepRecord, load, save
 from rpeg.runtime.recordings.replay import Notes, Replay, _joined_pools, _merged

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rpeg import runtime as rt
-from rpeg.runtime.engine.decoding import Sampling
+from rpeg.runtime.engine.sampling import Sampling
 from rpeg.runtime.interfaces import NamedTensors
 from rpeg.runtime.models.model_source import ModelSource
 from rpeg.runtime.publish.digest import checksum
