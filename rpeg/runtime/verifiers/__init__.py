@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Verifier"]
 
+_SHOWN = 60
+"""Characters of a text in a message."""
 _MAX_WORKERS = 8
 """Worker processes of a verifier in one training process."""
 
@@ -72,16 +74,29 @@ class Verifier:
 
     def _score(self, scorer: _Scorer, y: Trajectories) -> list[float]:
         outcomes = scorer.score(y)
-        failed = [outcome for outcome in outcomes if isinstance(outcome, Failed)]
+        failed = [
+            f"{outcome.reason}; it was given {_shown(y, k)}"
+            for k, outcome in enumerate(outcomes)
+            if isinstance(outcome, Failed)
+        ]
         if failed and len(failed) == len(outcomes):
             raise VerifierFailure(
                 f"verifier `{self.name}` failed on all {len(failed)} responses; "
-                f"the first: {failed[0].reason}"
+                f"the first: {failed[0]}"
             )
         if failed:
-            self._run.note(f"verifier {self.name}", failed[0].reason)
+            self._run.note(f"verifier {self.name}", failed[0])
         self._run.log(f"verifier/{self.name}/failed", len(failed), how="sum")
         return [0.0 if isinstance(outcome, Failed) else outcome for outcome in outcomes]
+
+
+def _shown(y: Trajectories, sample: int) -> str:
+    """A completion, and the row that it answers."""
+    return f"the completion {_cut(y.texts[sample])} to {y.rows[sample].place}"
+
+
+def _cut(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
 
 
 class _Scorer(Protocol):

@@ -11,12 +11,15 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
+import inspect
 import json
 import math
 import os
 import resource
 import signal
 import sys
+import sysconfig
+import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from numbers import Real
@@ -26,6 +29,8 @@ Reward = Callable[[str, str, "str | None", "dict[str, Any]"], float]
 
 _PR_SET_PDEATHSIG = 1
 """The kernel kills this process when its parent ends."""
+_LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
+"""Folders whose code is nobody's own."""
 _GRACE_SECONDS = 5.0
 """How long past its limit a call may hang if the parent is gone and cannot kill it."""
 
@@ -43,13 +48,17 @@ def _serve(connection: Connection, source: str, memory: int) -> None:
     try:
         reward = load(source)
     except BaseException as error:
-        _reply(connection, error=str(error) if type(error) is ValueError else _describe(error))
+        _reply(connection, error=str(error) if isinstance(error, Missing) else described(error))
         return
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _reply(connection)
     while _answer_one(connection, reward):
         pass
+
+
+class Missing(Exception):
+    """A module or a function that is not there."""
 
 
 def load(source: str) -> Reward:
@@ -63,7 +72,7 @@ def load(source: str) -> Reward:
 def python_reward(target: str) -> Reward:
     """The function `module:function`; modules beside the pipeline come before installed ones.
 
-    Raises ValueError with what is missing.
+    Raises Missing with what is not there.
     """
     module, _, function = target.partition(":")
     sys.path.insert(0, os.getcwd())
@@ -72,10 +81,10 @@ def python_reward(target: str) -> Reward:
     except ModuleNotFoundError as error:
         if error.name != module.partition(".")[0] and error.name != module:
             raise
-        raise ValueError(f"there is no {module}.py in {os.getcwd()}, and none installed") from error
+        raise Missing(f"there is no {module}.py in {os.getcwd()}, and none installed") from error
     if not callable(reward):
         what = "no function" if reward is None else "something else than a function as"
-        raise ValueError(f"{module}.py has {what} `{function}`")
+        raise Missing(f"{module}.py has {what} `{function}`")
     return cast("Reward", reward)
 
 
@@ -94,8 +103,28 @@ def gym_reward(task: str) -> Reward:
     return reward
 
 
-def _describe(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+def described(error: BaseException) -> str:
+    """An error of other people's code in one line, with the last line of theirs that led to it:
+    `rewards.py:3: ValueError: no number`, its path whole.
+    """
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        place = f"{error.filename}:{error.lineno}:{error.offset}"
+        return f"{place}: {type(error).__name__}: {error.msg}"
+    frames = [
+        (frame.f_code.co_filename, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_code.co_filename != __file__ and not frame.f_code.co_filename.startswith("<")
+    ]
+    own = [place for place in frames if not place[0].startswith(_LIBRARIES)]
+    file, line = own[-1] if own else frames[0] if frames else ("", 0)
+    return f"{file}:{line}: " * bool(file) + f"{type(error).__name__}: {error}"
+
+
+def _defined(reward: Reward) -> str:
+    """Where a function is written: `rewards.py:1: `; nothing of what is not in Python."""
+    plain = inspect.unwrap(reward)
+    code = getattr(plain, "__code__", None) or getattr(type(plain).__call__, "__code__", None)
+    return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}: "
 
 
 def _answer_one(connection: Connection, reward: Reward) -> bool:
@@ -105,11 +134,20 @@ def _answer_one(connection: Connection, reward: Reward) -> bool:
         return False
     signal.setitimer(signal.ITIMER_REAL, seconds + _GRACE_SECONDS)
     try:
-        _reply(connection, score=number(reward(prompt, completion, answer, metadata)))
+        given = reward(prompt, completion, answer, metadata)
     except Exception as error:
-        _reply(connection, error=_describe(error))
+        _reply(connection, error=described(error))
+    else:
+        _reply_number(connection, reward, given)
     signal.setitimer(signal.ITIMER_REAL, 0)
     return True
+
+
+def _reply_number(connection: Connection, reward: Reward, given: object) -> None:
+    try:
+        _reply(connection, score=number(given))
+    except (TypeError, ValueError) as error:
+        _reply(connection, error=f"{_defined(reward)}{error}")
 
 
 def number(reward: object) -> float:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from multiprocessing import Pipe
 from pathlib import Path
 
@@ -96,12 +98,14 @@ def test_a_rule_scores_every_sample(run: Run, completions: Completions) -> None:
 
 
 REWARDS = """
-import os, sys, time
+import json, os, sys, time
 import numpy as np
 
 def reward(prompt, completion, answer, metadata):
     if completion == "raise":
         raise KeyError("gone")
+    if completion == "deep":
+        return json.loads(completion)
     if completion == "hang":
         time.sleep(60)
     if completion == "die":
@@ -161,18 +165,24 @@ def test_modules_beside_the_pipeline_come_first(
     assert verifier.score(completions(["a"])).tolist() == [7.0]
 
 
+CALLS = ("raise", "hang", "die", "eat", "nan", "ok", "deep")
+
+
 def test_reasons_of_failures(python_rewards: Run) -> None:
     pool = WorkerPool(SOURCE, root=python_rewards.root, size=2, seconds=0.5)
-    calls = [("p", text, None, {}) for text in ("raise", "hang", "die", "eat", "nan", "ok")]
+    calls = [("p", text, None, {}) for text in CALLS]
     outcomes = pool.run(calls)
     pool.close()
     reasons = [o.reason if isinstance(o, Failed) else o for o in outcomes]
-    assert reasons[0] == "KeyError: 'gone'"
+    file = python_rewards.root / "my_rewards.py"
+    assert reasons[0] == f"{file}:7: KeyError: 'gone'"
     assert reasons[1] == "took longer than 0.5 s"
     assert reasons[2] == "the worker process died"
-    assert str(reasons[3]).startswith("MemoryError")
-    assert "finite" in str(reasons[4])
+    assert str(reasons[3]).startswith(f"{file}:15: MemoryError")
+    assert reasons[4] == f"{file}:5: the reward must be a finite number, not nan"
     assert reasons[5] == 2.0
+    expected = f"{file}:9: JSONDecodeError: Expecting value: line 1 column 1 (char 0)"
+    assert reasons[6] == expected, "the last line of theirs, not of a library"
 
 
 def test_a_worker_that_dies_between_batches_is_replaced(python_rewards: Run) -> None:
@@ -217,8 +227,39 @@ def test_a_whole_batch_of_failures_stops_the_run(
     python_rewards: Run, completions: Completions
 ) -> None:
     verifier = Verifier(python_rewards, "mine", source=SOURCE)
-    with pytest.raises(VerifierFailure, match=r"`mine` failed on all 2 .*first: KeyError: 'gone'"):
+    place = re.escape(f"{python_rewards.root}/my_rewards.py:7")
+    said = (
+        rf"`mine` failed on all 2 .*first: {place}: KeyError: 'gone'; it was given the completion"
+    )
+    with pytest.raises(VerifierFailure, match=rf"{said} 'raise' to a prompt$"):
         verifier.score(completions(["raise", "raise"]))
+
+
+def test_the_first_failure_of_a_batch_is_noted(
+    python_rewards: Run, completions: Completions
+) -> None:
+    verifier = Verifier(python_rewards, "mine", source=SOURCE)
+    y = completions(["ok", "list", "raise"])
+    verifier.score(replace(y, rows=tuple(replace(row, place="rows.jsonl:7") for row in y.rows)))
+    assert python_rewards._notes["verifier mine"] == (
+        f"{python_rewards.root}/my_rewards.py:5: the reward must be a finite number, not [1.0]; "
+        "it was given the completion 'list' to rows.jsonl:7"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("import nothing_of_the_kind\n", r"broken\.py:1: ModuleNotFoundError: No module named"),
+        ("def reward(:\n    pass\n", r"broken\.py:1:12: SyntaxError: invalid syntax"),
+        ("\nraise ValueError('my error')\n", r"broken\.py:2: ValueError: my error"),
+    ],
+)
+def test_a_module_that_cannot_be_imported(python_rewards: Run, text: str, message: str) -> None:
+    (python_rewards.root / "broken.py").write_text(text)
+    said = rf"cannot load `python:broken:reward`: {re.escape(str(python_rewards.root))}/{message}"
+    with pytest.raises(VerifierFailure, match=said):
+        Verifier(python_rewards, "mine", source="python:broken:reward")
 
 
 @pytest.mark.parametrize(
