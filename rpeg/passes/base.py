@@ -23,7 +23,7 @@ from rpeg.ir.stages import stages, value_names
 from rpeg.ir.text.diagnostics import Position
 from rpeg.ir.text.sources import position_of
 from rpeg.ir.types.attributes import RecordAttr
-from rpeg.passes.legality import Condition, Legality, reasons
+from rpeg.passes.legality import Condition, Legality, Reason, reasons
 from rpeg.passes.statistics import Meanings, Statistics
 
 __all__ = [
@@ -63,6 +63,10 @@ class RpegPass(ModulePass):
         default_factory=Statistics, init=False, repr=False, compare=False
     )
     """Counts of all runs of this object."""
+    missed: list[Reason] = field(
+        default_factory=list[Reason], init=False, repr=False, compare=False
+    )
+    """Why `legal` said no, in the order in which it was asked."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrites a module of one of LEVELS.
@@ -93,6 +97,13 @@ class RpegPass(ModulePass):
         """Counts `number` more of one of STATISTICS."""
         assert what in self.STATISTICS, f"{self.name} does not say what `{what}` counts"
         self.statistics.add(what, number)
+
+    def legal(self, candidate: object) -> bool:
+        """Whether a candidate meets LEGALITY; where not, `rpeg-opt --pass-remarks` says why."""
+        broken = next(reasons(self.LEGALITY, candidate), None)
+        if broken is not None:
+            self.missed.append(broken)
+        return broken is None
 
     def require(self, candidate: object) -> None:
         """Raises PassRefused with every condition that a candidate breaks, each at its place."""

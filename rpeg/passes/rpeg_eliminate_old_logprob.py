@@ -13,7 +13,7 @@ from rpeg.ir.ops.losses import CispoOp, PpoClipOp
 from rpeg.ir.ops.sampling import LogprobOp, OnPolicyLogprobOp
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.passes.base import RpegPass, tidied
-from rpeg.passes.legality import Condition, Legality, Reason, legal
+from rpeg.passes.legality import Condition, Legality, Reason
 from rpeg.passes.statistics import Meanings
 
 
@@ -93,7 +93,7 @@ class RpegEliminateOldLogprobPass(RpegPass):
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         with tidied(op):
             for old in [o for o in op.walk() if isinstance(o, LogprobOp)]:
-                if legal(self.LEGALITY, old):
+                if self.legal(old):
                     _replace(old)
                     self.count("forward passes removed")
 

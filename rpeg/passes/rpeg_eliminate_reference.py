@@ -13,7 +13,7 @@ from rpeg.ir.ops.rewards import KlPenaltyOp
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.types.values import TokenFieldType
 from rpeg.passes.base import RpegPass, tidied
-from rpeg.passes.legality import Condition, Legality, Reason, legal
+from rpeg.passes.legality import Condition, Legality, Reason
 from rpeg.passes.statistics import Meanings
 
 Term = KlLossOp | KlPenaltyOp
@@ -70,7 +70,7 @@ class RpegEliminateReferencePass(RpegPass):
     def rewrite(self, ctx: Context, op: ModuleOp) -> None:
         with tidied(op):
             for term in [o for o in op.walk() if isinstance(o, KlLossOp | KlPenaltyOp)]:
-                if legal(self.LEGALITY, term):
+                if self.legal(term):
                     _drop(term)
                     self.count("KL terms removed")
 

@@ -148,10 +148,16 @@ class RpegFuseInferencePass(RpegPass):
                 home = (g for g in groups if legal(self.LEGALITY, Joining(g[0], op)))
                 group = next(home, None)
                 if group is None:
+                    self._remark(op, groups)
                     groups.append([op])
                 else:
                     group.append(op)
         return groups
+
+    def _remark(self, op: RpegOp, groups: Sequence[Sequence[RpegOp]]) -> None:
+        """Says why a stage goes into none of the groups."""
+        for group in groups:
+            self.legal(Joining(group[0], op))
 
     def _insist(self, body: StepOp, groups: Sequence[Sequence[RpegOp]]) -> None:
         """Refuses what a plan asks for and no group has."""

@@ -110,6 +110,7 @@ class Driver:
             self.args.print_ir_before_all,
             self.args.print_ir_after_all,
             self.args.print_ir_after_change,
+            self.args.pass_remarks,
             self.args.crash_reproducer,
             self._mlir,
         )
@@ -124,7 +125,7 @@ class Driver:
             return []
         try:
             if runner is not None:
-                runner.run(given.module, given.sources)
+                self.found += runner.run(given.module, given.sources)
             self._verify_level(given)
             with self.timer.span("print"):
                 return [self._text(given.module, given)]

@@ -93,6 +93,7 @@ def _watching(made: argparse.ArgumentParser) -> None:
     add("--print-ir-after-change", action="store_true", help="only where a pass changed it")
     add("--time-passes", action="store_true", help="show the time of each part, as a tree")
     add("--pass-statistics", action="store_true", help="show what each pass did, in numbers")
+    add("--pass-remarks", action="store_true", help="say where a pass does not apply, and why")
     text = "where the IR before a pass that crashes goes (a temporary file)"
     add("--crash-reproducer", metavar="FILE", help=text)
 

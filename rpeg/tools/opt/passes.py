@@ -17,7 +17,7 @@ from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException
 from rpeg.ir.levels import LevelName, level_violations
 from rpeg.ir.rules.verify import diagnose
 from rpeg.ir.rules.violations import hint
-from rpeg.ir.text.diagnostics import DiagnosticsError
+from rpeg.ir.text.diagnostics import Diagnostic, DiagnosticsError
 from rpeg.ir.text.sources import Sources
 from rpeg.passes import PASSES
 from rpeg.passes.base import PassRefused, RpegPass
@@ -54,6 +54,15 @@ def apply(step: ModulePass, ctx: Context, module: ModuleOp, sources: Sources) ->
         raise DiagnosticsError(dataclasses.replace(d, rule=rule) for d, rule in found) from None
     except DiagnosticException as error:
         raise DiagnosticsError([sources.message(module, f"{step.name}: {error}")]) from None
+
+
+def remarks(step: ModulePass, sources: Sources) -> list[Diagnostic]:
+    """Why a pass of ours, in the run before, left places alone: notes, each at its place."""
+    missed = step.missed if isinstance(step, RpegPass) else []
+    return [
+        sources.message(op, f"{step.name} does not apply: {text}", severity="note")
+        for op, text in missed
+    ]
 
 
 def verify_after(who: str, module: ModuleOp, sources: Sources) -> None:

@@ -10,9 +10,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from rpeg.ir.registry import context
-from rpeg.ir.text.diagnostics import DiagnosticsError
+from rpeg.ir.text.diagnostics import Diagnostic, DiagnosticsError
 from rpeg.ir.text.sources import Sources
-from rpeg.tools.opt.passes import apply, verify_after
+from rpeg.passes.base import RpegPass
+from rpeg.tools.opt.passes import apply, remarks, verify_after
 from rpeg.tools.opt.reproducer import reproducer
 from rpeg.tools.opt.statistics import Statistics
 from rpeg.tools.opt.targets import mlir
@@ -29,6 +30,8 @@ class Watch:
     after_all: bool = False
     after_change: bool = False
     """Show the IR where its text changed."""
+    remarks: bool = False
+    """Say where a pass of ours does not apply, and why."""
     reproducer: str | None = None
     """Where the reproducer of a crash goes; a temporary file without it."""
     show: Callable[[ModuleOp], str] = mlir
@@ -44,13 +47,24 @@ class PassRunner:
         self._timer = timer
         self._context = context()
 
-    def run(self, module: ModuleOp, sources: Sources) -> None:
-        """Runs every pass, up to the first that is refused, crashes or breaks the IR."""
+    def run(self, module: ModuleOp, sources: Sources) -> list[Diagnostic]:
+        """Runs every pass, up to the first that is refused, crashes or breaks the IR; gives their
+        remarks.
+        """
+        found: list[Diagnostic] = []
         for number, step in enumerate(self._passes):
             text = self._before(step, module)
             with self._timer.span(str(step), number):
                 self._one(number, step, module, sources)
             self._after(step, module, text)
+            found += self._remarks(step, sources)
+        return found
+
+    def _remarks(self, step: ModulePass, sources: Sources) -> list[Diagnostic]:
+        found = remarks(step, sources) if self._watch.remarks else []
+        if isinstance(step, RpegPass):
+            step.missed.clear()  # it runs on the next module too
+        return list(dict.fromkeys(found))
 
     def _one(self, number: int, step: ModulePass, module: ModuleOp, sources: Sources) -> None:
         given = module.clone()

@@ -170,6 +170,19 @@ def test_xdsl_counts_nothing() -> None:
     assert run.err.splitlines() == ["cse", "      29 -> 29 operations"]
 
 
+def test_remarks_stand_beside_the_output() -> None:
+    plain = opt(GRPO, "-p", "rpeg-eliminate-reference")
+    told = opt(GRPO, "-p", "rpeg-eliminate-reference", "--pass-remarks")
+    where = f"{GRPO}:24:10: note: rpeg-eliminate-reference does not apply"
+    assert told.err.splitlines()[0] == f"{where}: its coefficient is not 0"
+    assert (told.code, told.out) == (0, plain.out)
+    assert plain.err == ""
+
+
+def test_xdsl_remarks_nothing() -> None:
+    assert opt(GRPO, "-p", "cse", "--pass-remarks").err == ""
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 @pytest.mark.parametrize("tool", ["rpeg", "rpeg-opt"])
 def test_completions(tool: str, shell: str, capsys: pytest.CaptureFixture[str]) -> None:
