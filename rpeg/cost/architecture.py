@@ -11,6 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from rpeg.cost.arrays import Array, smaller
+
 
 @dataclass(frozen=True)
 class Latent:
@@ -59,6 +63,10 @@ class Architecture:
     """Rows of a learned table of positions; 0 without one."""
     sinks: bool = False
     """Whether the softmax has a learned sink, for which training runs attention unfused."""
+    window: int = 0
+    """Tokens that layers with a sliding window attend to; 0 where none has one."""
+    full_every: int = 1
+    """Every how manieth layer attends to all tokens; the others have the window."""
 
     @property
     def query_width(self) -> int:
@@ -183,6 +191,24 @@ class Architecture:
         `tokens` is S1, the sum of the lengths; `squares` is S2, the sum of their squares.
         """
         return 2 * self.multiplied * tokens + 2 * self.layers * self.score_width * squares
+
+    def attended(self, tokens: Array) -> Array:
+        """Of so many tokens of context those that a layer attends to, on average."""
+        if not self.window:
+            return tokens
+        windowed = 1.0 - 1.0 / self.full_every
+        return (1.0 - windowed) * tokens + windowed * smaller(tokens, float(self.window))
+
+    def attended_share(self, length: Array) -> Array:
+        """Share of the pairs of a causal sequence that its layers multiply, on average.
+
+        A window of w leaves w·l - w²/2 of l²/2 pairs.
+        """
+        if not self.window:
+            return np.ones_like(length)
+        windowed = 1.0 - 1.0 / self.full_every
+        seen = smaller(self.window / length, 1.0)
+        return 1.0 - windowed + windowed * seen * (2.0 - seen)
 
     def cached_bytes(self, bytes_each: float = 2) -> float:
         """Bytes of the key-value cache for one token."""

@@ -15,7 +15,16 @@ from rpeg.resources import resource
 KEYS = {
     TOP: (
         *("name", "source", "aliases", "layers", "hidden", "ffn", "heads", "kv_heads"),
-        *("head_width", "vocabulary", "positions", "gated", "tied", "sinks"),
+        *(
+            "head_width",
+            "vocabulary",
+            "positions",
+            "gated",
+            "tied",
+            "sinks",
+            "window",
+            "full_every",
+        ),
     ),
     "experts": ("number", "per_token", "ffn", "shared_ffn", "dense_layers", "every"),
     "latent": ("q_rank", "kv_rank", "nope_width", "rope_width", "value_width"),
@@ -88,6 +97,8 @@ def _architecture(file: Figures) -> Architecture:
         gated=file.flag(TOP, "gated", default=True),
         tied=file.flag(TOP, "tied", default=False),
         sinks=file.flag(TOP, "sinks", default=False),
+        window=file.count(TOP, "window", AT_LEAST_0, default=0),
+        full_every=file.count(TOP, "full_every", default=1),
         experts=_experts(file) if "experts" in file.sections else None,
         latent=_latent(file) if "latent" in file.sections else None,
     )

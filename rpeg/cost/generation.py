@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from rpeg.cost.architecture import Architecture
 from rpeg.cost.arrays import Array, larger, smaller
-from rpeg.cost.collectives import ALL_REDUCE, Group, collective
+from rpeg.cost.collectives import ALL_REDUCE, Group, collective, dispatch
 from rpeg.cost.hardware import Machine
 from rpeg.cost.kernels import BF16_BYTES, WIDTHS
 
@@ -87,6 +87,9 @@ class Serving:
     """Of weights."""
     cache_bytes: float = BF16_BYTES
     """Of an element of the cache."""
+    attention_dp: bool = False
+    """Whether each GPU attends for sequences of its own, with all of attention's weights; only
+    routed experts are split over tp."""
 
     @classmethod
     def of(
@@ -97,10 +100,11 @@ class Serving:
         pp: ArrayLike = 1,
         precision: str = "bf16",
         cache_bytes: float = BF16_BYTES,
+        attention_dp: bool = False,
     ) -> Serving:
         """From plain numbers or arrays."""
         degrees = np.broadcast_arrays(np.asarray(tp, np.float64), np.asarray(pp, np.float64))
-        return cls(shape, machine, degrees[0], degrees[1], precision, cache_bytes)
+        return cls(shape, machine, degrees[0], degrees[1], precision, cache_bytes, attention_dp)
 
     @property
     def width(self) -> float:
@@ -113,13 +117,27 @@ class Serving:
     def cached(self) -> Array:
         """Bytes of cache for one token on one GPU; heads are copied beyond one a rank."""
         whole = self.shape.cached_bytes(self.cache_bytes) / self.pp
+        if self.attention_dp:
+            return whole / self.tp
         heads = 1.0 if self.shape.latent else float(self.shape.kv_heads)
         return whole / smaller(self.tp, heads)
 
     @property
+    def _latent_flops(self) -> Array:
+        """FLOPs for a token of the cache: each head multiplies the whole latent, twice."""
+        latent = self.shape.latent
+        if latent is None:
+            return np.zeros_like(self.tp)
+        each = 2.0 * (2.0 * latent.kv_rank + latent.rope_width)
+        return each * self.shape.heads * self.shape.layers / self.tp
+
+    @property
     def weights(self) -> Array:
         """Bytes of weights on one GPU."""
-        return self.width * self.shape.parameters / (self.tp * self.pp)
+        if not self.attention_dp:
+            return self.width * self.shape.parameters / (self.tp * self.pp)
+        routed = self.shape.routed_parameters
+        return self.width * (self.shape.parameters - routed + routed / self.tp) / self.pp
 
     def room(self, engine: Engine) -> Array:
         """Tokens whose cache fits beside the weights."""
@@ -131,8 +149,10 @@ class Serving:
         n, past = np.asarray(running, np.float64), np.asarray(context, np.float64)
         flops = 2.0 * self.shape.multiplied * n / self.machine.matmul_rate(self.precision)
         bytes_read = self.width * self._weights_read(n) / self.machine.memory_rate
-        weights = larger(flops, bytes_read) / self.tp
-        cache = n * past * self.cached * self.pp / self.machine.memory_rate
+        weights = larger(flops / self.tp, bytes_read)
+        attended = self.shape.attended(past)
+        cache = n * attended * self.cached * self.pp / self.machine.memory_rate
+        cache = larger(cache, n * attended * self._latent_flops / self.machine.attention_rate)
         kernels = KERNELS_A_LAYER * self.shape.layers
         kernels += KERNELS_A_MIXTURE * self.shape.mixture_layers
         sent = n * self.shape.hidden * BF16_BYTES
@@ -164,25 +184,32 @@ class Serving:
         inner = self.shape.multiplied - self.shape.vocabulary * self.shape.hidden
         dense = 2.0 * inner * count / self.machine.matmul_rate(self.precision)
         core = 2.0 * self.shape.layers * self.shape.score_width * count * each
+        core = core * self.shape.attended_share(each)
         read = self.width * self._weights_read(count) / self.machine.memory_rate
         moved = STREAMED_BYTES * self.shape.layers * self.shape.hidden * count
-        work = larger(dense, read) + core / self.machine.attention_rate
-        work = work + moved / self.machine.memory_rate
+        work = core / self.machine.attention_rate + moved / self.machine.memory_rate
         sent = count * self.shape.hidden * BF16_BYTES
-        return work / self.tp + self._reductions(sent)
+        return larger(dense / self.tp, read) + work / self.tp + self._reductions(sent)
 
     def _weights_read(self, tokens: Array) -> Array:
-        """Weights that a step of so many tokens touches."""
+        """Weights on one GPU that a step of so many tokens touches."""
         shape = self.shape
-        rest = shape.layer_parameters + shape.vocabulary * shape.hidden
+        whole = shape.layer_parameters + shape.vocabulary * shape.hidden
+        rest = whole / np.where(self.attention_dp, 1.0, self.tp)
         if shape.experts is None:
-            return np.full_like(tokens, float(rest))
+            return rest + np.zeros_like(tokens)
         met = 1.0 - (1.0 - shape.experts.per_token / shape.experts.number) ** tokens
-        return rest + shape.routed_parameters * met
+        return np.asarray(rest + shape.routed_parameters * met / self.tp)
 
     def _reductions(self, size: Array) -> Array:
-        """Two all-reduces a layer."""
+        """Two all-reduces a layer; with attention of each GPU's own, tokens go to experts and
+        back.
+        """
         group = Group.of(self.machine, self.tp)
+        if self.attention_dp:
+            copies = float(self.shape.experts.per_token) if self.shape.experts else 1.0
+            sent = dispatch(self.machine, size / self.tp * copies, group, copies)
+            return 2.0 * self.shape.mixture_layers * sent
         one = collective(self.machine, ALL_REDUCE, size, group)
         return 2.0 * self.shape.layers * one
 
@@ -224,8 +251,9 @@ class Requests:
 def concurrency(serving: Serving, requests: Requests, engine: Engine) -> Array:
     """Sequences that run at once, at least one."""
     each = requests.prompt + requests.longest if engine.reserves else requests.context
-    fitting = serving.room(engine) / each
-    most = smaller(smaller(fitting, engine.most_sequences), requests.number)
+    fitting = serving.room(engine) / serving.shape.attended(each)
+    slots = engine.most_sequences * np.where(serving.attention_dp, serving.tp, 1.0)
+    most = smaller(smaller(fitting, slots), requests.number)
     return larger(most, 1.0)
 
 
@@ -241,7 +269,8 @@ class ServingMemory:
 
 def serving_memory(serving: Serving, requests: Requests, engine: Engine) -> ServingMemory:
     """What one GPU holds while as many sequences run as fit, one at least."""
-    cache = concurrency(serving, requests, engine) * requests.context * serving.cached
+    held = serving.shape.attended(requests.context)
+    cache = concurrency(serving, requests, engine) * held * serving.cached
     weights, rest = serving.weights, np.full_like(cache, ENGINE_BYTES)
     return ServingMemory(weights + cache + rest, weights, cache, rest)
 

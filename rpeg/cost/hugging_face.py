@@ -44,9 +44,20 @@ def from_hugging_face(path: Path) -> Architecture:
         gated=kind not in PLAIN_MLP,
         tied=config.flag("tie_word_embeddings", default=kind in TIED),
         sinks=kind == "gpt_oss",
+        **_windows(config),
         experts=_experts(config),
         latent=_latent(config),
     )
+
+
+def _windows(config: Config) -> dict[str, int]:
+    """The sliding window, where `layer_types` tells which layers have it."""
+    types = config.held.get("layer_types")
+    window = config.one("sliding_window", within=AT_LEAST_0, default=0)
+    if not isinstance(types, list) or not window:
+        return {}
+    full = types.count("full_attention")
+    return {"window": window, "full_every": len(types) // full} if 0 < full < len(types) else {}
 
 
 def _experts(config: Config) -> Experts | None:

@@ -222,7 +222,8 @@ class Pricing:
     def _core(self) -> Work:
         """Softmax(QK)V: 2·s² multiplications of width q for each sequence, causally halved."""
         plans = self.plans
-        flops = 2.0 * plans.tokens * plans.seq * self.shape.score_width / plans.tp
+        pairs = plans.tokens * plans.seq * self.shape.attended_share(plans.seq)
+        flops = 2.0 * pairs * self.shape.score_width / plans.tp
         forward = flops / (self.machine.attention_rate * self.attention) + self.machine.kernel_s
         if self.shape.sinks:
             scores = SCORE_BYTES * self.shape.heads * plans.seq / plans.tp

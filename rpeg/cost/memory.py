@@ -48,6 +48,10 @@ class Keeping:
     dropout's mask and output."""
     dropout: bool = False
     """Whether masks of a byte an element are kept."""
+    selected: float = 1.0
+    """Share of a layer's activations that selective recomputation keeps, beside scores."""
+    whole_in_pipeline: bool = False
+    """Whether a pipeline of ZeRO-3 gathers its weights once a step, and sums whole gradients."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,7 @@ def _rank(
     shape: Architecture, plans: Plans, keeping: Keeping, held: Array, has_head: NDArray[np.bool_]
 ) -> Memory:
     rest, routed = local_parameters(shape, plans)
-    copies, replicas = plans.dp * plans.cp, expert_replicas(plans)
+    copies, replicas = plans.shards, smaller(plans.shard, expert_replicas(plans))
 
     def split(stage: int) -> Array:
         over = plans.zero >= stage
@@ -113,11 +117,14 @@ def _rank(
         return mine
 
     layers, tables = _gathered(shape, plans)
+    held_whole = keeping.whole_in_pipeline & (plans.pp > 1) & (plans.zero >= 3)
+    whole = np.where(held_whole, rest + routed, 0.0)
+    layers = np.where(held_whole, 0.0, layers)
     logits = shape.vocabulary / plans.tp * smaller(plans.tokens, keeping.chunk) * keeping.logit
-    weights = keeping.weight * (split(3) + layers) + BF16_BYTES * tables
+    weights = keeping.weight * (split(3) + layers) + BF16_BYTES * (tables + whole)
     parts = {
         "weights": weights,
-        "gradients": keeping.gradient * plans.trained * (split(2) + tables),
+        "gradients": keeping.gradient * plans.trained * (split(2) + tables + whole),
         "optimizer": keeping.optimizer * plans.trained * split(1),
         "activations": activations(shape, plans, keeping, held),
         "logits": np.where(has_head, logits, 0.0),
@@ -155,7 +162,8 @@ def activations(shape: Architecture, plans: Plans, keeping: Keeping, held: Array
     inputs = 2.0 * shape.hidden / plans.sequence_split * shape.layers
     waiting = 0.0 if keeping.offloaded else inputs
     full = plans.recompute == FULL
-    each: Array = np.where(full, waiting, layers) / plans.pp
+    selective = np.where(plans.recompute == SELECTIVE, keeping.selected, 1.0)
+    each: Array = np.where(full, waiting, selective * layers) / plans.pp
     kept: Array = each * held + np.where(full, 2.0 * largest, 0.0)
     return plans.tokens * kept
 

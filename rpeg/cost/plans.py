@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rpeg.cost.arrays import Array, larger
+from rpeg.cost.arrays import Array, larger, smaller
 
 NO_RECOMPUTE, SELECTIVE, FULL = 0, 1, 2
 """Values of `recompute`: nothing, attention's core, whole layers."""
@@ -44,6 +44,8 @@ class Plans:
     """Share of the weights that get gradients; LoRA is close to 0."""
     imbalance: Array
     """Tokens of the busiest rank's experts over the mean; 1 is balanced."""
+    shard: Array
+    """Ranks that ZeRO-3 splits weights over, at most; the others hold copies (HSDP)."""
 
     @classmethod
     def of(
@@ -64,11 +66,12 @@ class Plans:
         recompute: ArrayLike = NO_RECOMPUTE,
         trained: ArrayLike = 1,
         imbalance: ArrayLike = 1,
+        shard: ArrayLike = np.inf,
     ) -> Self:
         """Plans from numbers or arrays, stretched to one shape."""
         given = (
             *(tp, pp, vpp, dp, cp, ep, etp, micro, batch, seq, sp, zero, recompute, trained),
-            imbalance,
+            *(imbalance, shard),
         )
         arrays = [np.asarray(value, dtype=np.float64) for value in given]
         return cls(*np.broadcast_arrays(*arrays))
@@ -77,6 +80,11 @@ class Plans:
     def gpus(self) -> Array:
         """GPUs of each plan."""
         return self.tp * self.pp * self.dp * self.cp
+
+    @property
+    def shards(self) -> Array:
+        """Ranks that ZeRO splits the weights outside of experts over."""
+        return np.where(self.zero >= 3, smaller(self.shard, self.dp * self.cp), self.dp * self.cp)
 
     @property
     def micro_batches(self) -> Array:

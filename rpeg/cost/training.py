@@ -13,7 +13,14 @@ import numpy as np
 
 from rpeg.cost.architecture import Architecture
 from rpeg.cost.arrays import Array, larger, smaller
-from rpeg.cost.collectives import ALL_GATHER, POINT_TO_POINT, REDUCE_SCATTER, Group, collective
+from rpeg.cost.collectives import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    POINT_TO_POINT,
+    REDUCE_SCATTER,
+    Group,
+    collective,
+)
 from rpeg.cost.hardware import Machine
 from rpeg.cost.kernels import BF16_BYTES, streamed
 from rpeg.cost.layers import FUSED, USUAL, Dispatcher, Host, Pricing, Work
@@ -194,8 +201,8 @@ def _updated(shape: Architecture, plans: Plans) -> Array:
     """Weights that one rank's optimizer updates."""
     rest, routed = local_parameters(shape, plans)
     split = plans.zero >= 1
-    updated: Array = rest / np.where(split, plans.dp * plans.cp, 1.0)
-    updated = updated + routed / np.where(split, expert_replicas(plans), 1.0)
+    updated: Array = rest / np.where(split, plans.shards, 1.0)
+    updated = updated + routed / np.where(split, smaller(plans.shard, expert_replicas(plans)), 1.0)
     return plans.trained * updated
 
 
@@ -221,11 +228,22 @@ def _weights_moved(pricing: Pricing, gathers: float) -> tuple[Array, Array]:
     plans, machine = pricing.plans, pricing.machine
     pieces = np.where(plans.zero >= 3, pricing.shape.layers / plans.pp * gathers, 1.0)
     rest, routed = local_parameters(pricing.shape, plans)
-    dense = Group.of(machine, plans.dp * plans.cp, plans.tp)
-    sparse = Group.of(machine, expert_replicas(plans), plans.ep * plans.etp)
+    copies = smaller(plans.shard, expert_replicas(plans))
+    dense = Group.of(machine, plans.shards, plans.tp)
+    sparse = Group.of(machine, copies, plans.ep * plans.etp)
 
     def moved(operation: str) -> Array:
         one = collective(machine, operation, rest / pieces * BF16_BYTES, dense)
         return pieces * (one + collective(machine, operation, routed / pieces * BF16_BYTES, sparse))
 
-    return moved(ALL_GATHER), moved(REDUCE_SCATTER)
+    return moved(ALL_GATHER), moved(REDUCE_SCATTER) + _summed_over_copies(pricing, rest)
+
+
+def _summed_over_copies(pricing: Pricing, rest: Array) -> Array:
+    """Seconds to sum a shard's gradients over the ranks that hold a copy of it (HSDP)."""
+    plans = pricing.plans
+    copies = plans.dp * plans.cp / plans.shards
+    group = Group.of(pricing.machine, copies, plans.tp * plans.shards)
+    pieces = pricing.shape.layers / plans.pp
+    each = collective(pricing.machine, ALL_REDUCE, rest / plans.shards / pieces * BF16_BYTES, group)
+    return np.where(copies > 1, pieces * each, 0.0)

@@ -22,7 +22,7 @@ from rpeg.cost.collectives import (
     stream,
 )
 from rpeg.cost.hardware import Machine
-from rpeg.cost.validation.facts import machine
+from rpeg.cost.validation.machines import machine
 from rpeg.cost.validation.rows import Row, Unknown
 
 FIELDS = ("hardware.gpu", "hardware.count", "operation", "message_bytes")

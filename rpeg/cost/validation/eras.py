@@ -23,16 +23,21 @@ SECOND = {"train": "attention", "generate": "sequence_s", "rl_step": "step_s"}
 
 CANDIDATES: Mapping[str, tuple[float, ...]] = {
     "train": (0.3, 0.4, 0.5, 0.65, 0.8, 1.0),
-    "generate": (0.0, 1e-6, 2e-6, 4e-6, 8e-6, 16e-6),
+    "generate": (0.0, 1e-6, 2e-6, 4e-6, 8e-6, 16e-6, 64e-6),
     "rl_step": (0.5e-3, 2e-3, 5e-3, 10e-3, 20e-3, 30e-3),
 }
 """Values that are tried."""
 
-DEFAULTS = {"train": 0.8, "generate": 4e-6, "rl_step": 8e-3}
+DEFAULTS = {"train": 0.8, "generate": 4e-6, "rl_step": 5e-3}
 """Values of the second constant where nothing is known of an era."""
 
-FEWEST = 3
-"""Rows an era needs for constants of its own."""
+FEWEST = 6
+"""Rows an era needs for constants of its own: two fitted to fewer follow their noise."""
+
+MANY = 10
+"""Eras from which on all rows of a kind make its common constants; of fewer, one with many rows
+would stand for all.
+"""
 
 COMMON = "common"
 """What an era without constants takes: those of all records of a kind."""
@@ -74,6 +79,10 @@ def fit(times: Iterable[Timed]) -> dict[tuple[str, str], Era]:
         groups.setdefault((time.kind, COMMON), []).append(time)
         sources.setdefault(time.kind, set()).add(time.source)
     fitted = {key: _fitted(group) for key, group in groups.items() if len(group) >= FEWEST}
+    for kind in sources:
+        eras = [group for (of, era), group in groups.items() if of == kind and era != COMMON]
+        if len(eras) < MANY:
+            fitted[kind, COMMON] = _common(kind, eras)
     usual = fitted.get(("generate", COMMON), Era(1.0, 1.0)).slowdown
     for kind, default in DEFAULTS.items():
         if len(sources.get(kind, ())) <= 1:
@@ -104,6 +113,14 @@ def _fitted(times: list[Timed]) -> Era:
     errors = np.abs(np.exp(middles - ratios) - 1.0).mean(axis=0)
     best = int(np.argmin(errors))
     return Era(float(np.exp(middles[best])), CANDIDATES[times[0].kind][best])
+
+
+def _common(kind: str, eras: list[list[Timed]]) -> Era:
+    """Of an era that nothing is known of: the middle one's slowdown, however many rows each has."""
+    second = DEFAULTS[kind]
+    place = CANDIDATES[kind].index(second)
+    ratios = [[np.log(t.measured / t.predicted[place]) for t in group] for group in eras]
+    return Era(float(np.exp(np.median([np.median(each) for each in ratios]))), second)
 
 
 SHIPPED = Path(__file__).parents[1] / "data" / "eras.toml"

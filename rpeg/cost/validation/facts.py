@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from rpeg.cost.architecture import Architecture, Experts, Latent
-from rpeg.cost.architecture_files import find, load_architecture
-from rpeg.cost.hardware import Machine, load_machine
+from rpeg.cost.architecture_files import find, load_architecture, shipped
+from rpeg.cost.hardware import Machine
 from rpeg.cost.layers import (
     ADAPTED,
     ALL_TO_ALLS,
@@ -27,105 +27,31 @@ from rpeg.cost.layers import (
 from rpeg.cost.plans import FULL, NO_RECOMPUTE, SELECTIVE, Plans
 from rpeg.cost.training import EXPOSED
 from rpeg.cost.validation import megatron
-from rpeg.cost.validation.rows import Row, Unknown
-from rpeg.ir.figures import FigureError
-
-MACHINES = (
-    ("gb300", "gb300"),
-    ("gb200", "gb200"),
-    ("gh200", "gh200"),
-    ("b300", "b300"),
-    ("b200", "b200"),
-    ("h200", "h200"),
-    ("h100", "h100"),
-    ("h800", "h800"),
-    ("h20", "h20"),
-    ("a100-40", "a100_40gb"),
-    ("a100 40", "a100_40gb"),
-    ("a100", "a100"),
-    ("a800", "a800"),
-    ("mi300", "mi300x"),
-    ("mi325", "mi325x"),
-    ("mi350", "mi350x"),
-    ("mi355", "mi355x"),
-    ("l40s", "l40s"),
-    ("a6000", "a6000"),
-    ("v100", "v100"),
-)
-"""What a record's GPU is called, and our machine; the first that fits counts."""
-
-
-def machine(row: Row) -> Machine:
-    """The record's machine, with its own node size and network. Raises Unknown."""
-    if named := row.file("hardware", "machine"):
-        return _loaded(load_machine, named)
-    hardware = row.table("hardware")
-    name = f"{hardware.get('gpu_class', '')} {hardware.get('gpu', '')}".lower()
-    if not name.strip():
-        raise Unknown("no hardware.gpu")
-    found = next((ours for theirs, ours in MACHINES if theirs in name), None)
-    if found is None:
-        raise Unknown(f"no machine for {hardware.get('gpu')}")
-    if "alps" in str(hardware.get("system", "")).lower():
-        found = "alps"
-    return _own_network(load_machine(found), row)
-
-
-Loaded = TypeVar("Loaded")
-
-
-def _loaded(load: Callable[[str], Loaded], name: str) -> Loaded:
-    try:
-        return load(name)
-    except FigureError as error:
-        raise Unknown(str(error)) from error
-
-
-def _own_network(known: Machine, row: Row) -> Machine:
-    node = int(row.number("hardware", "gpus_per_node") or known.gpus_per_node)
-    link = known.link
-    if link.gpus <= 16:
-        link = replace(link, gpus=min(node, 8))
-    rate = _card_rate(str(row.table("hardware").get("interconnect", "")))
-    nic = replace(known.nic, bytes_per_s=rate / node) if rate else known.nic
-    if "EFA" in str(row.table("hardware").get("interconnect", "")):
-        nic = replace(nic, latency_s=EFA_LATENCY_S)
-    return replace(known, gpus_per_node=node, link=link, nic=nic)
-
-
-EFA_LATENCY_S = 50e-6
-"""A hop through Elastic Fabric Adapters takes several times that of InfiniBand."""
-
-
-def _card_rate(text: str) -> float | None:
-    """Bytes a second of a node's cards together, where the text tells."""
-    if found := re.search(r"(\d+)\s*x\s*(?:[A-Z]+ )?([\d.]+)\s*Gb/s", text):
-        return int(found[1]) * float(found[2]) / 8 * 1e9
-    if found := re.search(r"([\d.]+)\s*Gb/s per node", text):
-        return float(found[1]) / 8 * 1e9
-    if found := re.search(r"(\d+)\s*x\s*([\d.]+)\s*GB/s (?:EFA|RoCE|IB)", text):
-        return int(found[1]) * float(found[2]) * 1e9
-    return None
+from rpeg.cost.validation.machines import machine
+from rpeg.cost.validation.rows import Row, Unknown, as_number, loaded
 
 
 def precision(row: Row) -> str:
     """ "bf16", "fp8" or "fp4": of matmuls. Who doesn't say so means 16 bits, or fp8 in MLPerf."""
-    text = row.text("precision")
+    text = re.sub(r"[^,;+()]*cache[^,;+()]*", "", row.text("precision"))
     if "fp4" in text:
         return "fp4"
     untold = not text and "mlcommons/training" in row.source
-    return "fp8" if "fp8" in text or untold else "bf16"
+    narrow = any(word in text for word in ("fp8", "float8", "f8", "e4m3", "e5m2"))
+    return "fp8" if narrow or untold else "bf16"
 
 
 FAMILIES = (
     ("bridge", "bridge"),
+    ("automodel", "automodel"),
     ("ptd-p", "megatron-2021"),
     ("maxtext", "jax"),
     ("pax", "jax"),
     ("jax", "jax"),
     ("prime-rl", "fsdp2"),
     ("fsdp2", "fsdp2"),
-    ("torchtitan", "fsdp2"),
+    ("torchtitan", "torchtitan"),
+    ("torchtune", "fsdp2"),
     ("composer", "fsdp"),
     ("fsdp", "fsdp"),
     ("zero-3", "deepspeed"),
@@ -133,6 +59,7 @@ FAMILIES = (
     ("internevo", "megatron-2021"),
     ("megatron", "megatron"),
     ("nemo", "megatron"),
+    ("primus", "megatron"),
     ("nvidia", "megatron"),
     ("mxnet", "megatron"),
     ("ngc", "megatron"),
@@ -158,7 +85,7 @@ DEFAULT_VOCABULARY = 51200
 def architecture(row: Row) -> Architecture:
     """The record's model, what it leaves out taken from a shipped one. Raises Unknown."""
     if named := row.file("model", "config"):
-        return _loaded(load_architecture, named)
+        return loaded(load_architecture, named)
     model = row.table("model")
     name = str(model.get("name", ""))
     known = find(name)
@@ -167,9 +94,23 @@ def architecture(row: Row) -> Architecture:
         if known is None:
             raise Unknown("no model.layers and no architecture of that name")
         return known
-    if known and (known.layers, known.hidden) != (layers, hidden):
-        known = None
+    if known is None or (known.layers, known.hidden) != (layers, hidden):
+        known = _alike(row, layers, hidden)
     return _described(row, known, name)
+
+
+def _alike(row: Row, layers: float, hidden: float) -> Architecture | None:
+    """The shipped mixture of that depth, width and number of experts, whatever it is called."""
+    number = row.number("model", "experts")
+    return next(
+        (
+            shape
+            for shape in shipped().values()
+            if shape.experts
+            and (shape.layers, shape.hidden, shape.experts.number) == (layers, hidden, number)
+        ),
+        None,
+    )
 
 
 def _described(row: Row, known: Architecture | None, name: str) -> Architecture:
@@ -199,10 +140,18 @@ def _described(row: Row, known: Architecture | None, name: str) -> Architecture:
         gated=gated,
         tied=known.tied if known else plain,
         positions=known.positions if known else 0,
-        sinks=known.sinks if known else "gpt-oss" in name.lower().replace(" ", "-"),
+        sinks=_sinks(row, known, name),
+        window=known.window if known else 0,
+        full_every=known.full_every if known else 1,
         experts=_experts(row, known, ffn, extra),
         latent=known.latent if known else _latent(extra),
     )
+
+
+def _sinks(row: Row, known: Architecture | None, name: str) -> bool:
+    """FlexAttention fuses a sink as it does any other score."""
+    sinks = known.sinks if known else "gpt-oss" in name.lower().replace(" ", "-")
+    return sinks and "flexattn" not in row.text("framework")
 
 
 def _experts(
@@ -219,31 +168,50 @@ def _experts(
         shared_ffn=int(
             row.number("model", "shared_expert_ffn") or (before.shared_ffn if before else 0)
         ),
-        dense_layers=int(extra.get("first_k_dense") or (before.dense_layers if before else 0)),
+        dense_layers=int(
+            as_number(extra.get("first_k_dense")) or (before.dense_layers if before else 0)
+        ),
         every=before.every if before else 1,
     )
 
 
 def _latent(extra: dict[str, Any]) -> Latent | None:
-    if not extra.get("kv-lora-rank"):
+    names = ("q-lora-rank", "kv-lora-rank", "qk-head-dim", "qk-pos-emb-head-dim", "v-head-dim")
+    q_rank, *others = (as_number(extra.get(name)) for name in names)
+    if None in others:
         return None
-    return Latent(
-        q_rank=int(extra.get("q-lora-rank") or 0),
-        kv_rank=int(extra["kv-lora-rank"]),
-        nope_width=int(extra["qk-head-dim"]),
-        rope_width=int(extra["qk-pos-emb-head-dim"]),
-        value_width=int(extra["v-head-dim"]),
-    )
+    return Latent(int(q_rank or 0), *(int(width or 0) for width in others))
 
 
 def zero(row: Row) -> int:
     """Which ZeRO stage the record uses; Megatron's distributed optimizer is stage 1."""
     text = str(row.table("parallelism").get("zero", "")).lower()
-    if "fsdp" in text or "zero-3" in text or "zero3" in text or text == "3":
+    if "fsdp" in text or "hsdp" in text or "zero-3" in text or "zero3" in text or text == "3":
         return 3
     if "zero-2" in text or text == "2":
         return 2
     return 1
+
+
+STATES_BYTES = 16.0
+"""Of a weight in training: bf16 or fp32 weights, gradients, optimizer."""
+
+
+def shard(row: Row, shape: Architecture, hardware: Machine) -> float:
+    """Ranks that ZeRO-3 splits over, at most: a number told beside it, times those of a context; a
+    node's with HSDP.
+
+    "FSDP+DP" splits over no more than half of the memory needs, and over a node at least.
+    """
+    text = str(row.table("parallelism").get("zero", "")).lower()
+    if told := re.search(r"sdp\D{0,8}(\d{1,5})\b", text.replace("fsdp2", "fsdp")):
+        return max(float(told[1]), 1.0) * (row.number("parallelism", "cp") or 1.0)
+    if "hsdp" in text:
+        return float(hardware.gpus_per_node)
+    if "+dp" not in text:
+        return math.inf
+    needed = STATES_BYTES * shape.parameters / (hardware.memory_bytes / 2.0)
+    return float(max(2 ** math.ceil(math.log2(needed)), hardware.gpus_per_node))
 
 
 def recompute(row: Row) -> int:
@@ -267,15 +235,21 @@ FIRST_GENERATION = 0.77
 """What the first generation reaches of the second: whole steps of 2023 ran 1.3 times as long."""
 
 
+SECOND_GENERATION = ("torchtitan", "torchtune", "litgpt", "sdpa")
+"""Frameworks that leave attention to PyTorch, which brings the second generation."""
+
+
 def attention_share(row: Row, hardware: Machine) -> float:
     """Share of the device's attention rate that the record's kernel can reach.
 
     Composer of 2023 trains with the first generation.
     """
     second = min(AMPERE_KERNEL / hardware.attention_rate, 1.0)
-    if "composer" in row.text("framework"):
+    framework = row.text("framework")
+    if "composer" in framework:
         return FIRST_GENERATION * second
-    return second if row.text("attention") == "flash_attention_2" else 1.0
+    chosen = any(word in framework for word in SECOND_GENERATION)
+    return second if chosen or row.text("attention") == "flash_attention_2" else 1.0
 
 
 HOPPER = ("H100", "H200", "H800", "H20", "GH200")
@@ -349,10 +323,12 @@ def run(row: Row) -> Run:
     gpus, seq = _count(row, hardware), row.needed("lengths", "seq")
     stage = megatron.stage(arguments) if arguments else zero(row)
     degrees = {name: row.number("parallelism", name) for name in ("tp", "pp", "cp", "ep", "etp")}
-    if degrees["tp"] is None and stage < 3 and not arguments:
+    if degrees["tp"] is None and not row.table("parallelism").get("zero") and not arguments:
         raise Unknown("no parallelism.tp")
-    if degrees["etp"] is None and arguments:
+    if degrees["etp"] is None and (arguments or family(row) == "megatron"):
         degrees["etp"] = degrees["tp"]
+    if degrees["ep"] is None:
+        degrees["ep"] = _spread(row, shape, gpus / (degrees["pp"] or 1.0))
     tp, pp, cp, ep, etp = (value or 1.0 for value in degrees.values())
     micro, batch = _batch(row, max(gpus / (tp * pp * cp), 1.0))
     dp = max(min(gpus / (tp * pp * cp), batch / micro), 1.0)
@@ -372,6 +348,7 @@ def run(row: Row) -> Run:
         recompute=megatron.recompute(arguments) if arguments else recompute(row),
         imbalance=row.number("parallelism", "imbalance") or 1.0,
         trained=LORA_SHARE if "lora" in row.text("task") else 1.0,
+        shard=shard(row, shape, hardware),
     )
     return Run(
         shape=shape,
@@ -385,6 +362,13 @@ def run(row: Row) -> Run:
         dispatcher=dispatcher(row),
         gathers=TENSORS if family(row) == "deepspeed" else 1.0,
     )
+
+
+def _spread(row: Row, shape: Architecture, ranks: float) -> float | None:
+    """Expert parallelism where only its dispatcher is told: one that sends tokens between ranks."""
+    if shape.experts is None or "deepep" not in row.text("dispatcher"):
+        return None
+    return min(float(shape.experts.number), ranks)
 
 
 def _count(row: Row, hardware: Machine) -> float:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
+from rpeg.cost.architecture import Architecture
 from rpeg.cost.arrays import Array
 from rpeg.cost.generation import (
     Engine,
@@ -13,7 +15,8 @@ from rpeg.cost.generation import (
     generation_time,
     serving_memory,
 )
-from rpeg.cost.validation.facts import architecture, machine, precision
+from rpeg.cost.validation.facts import architecture, precision
+from rpeg.cost.validation.machines import machine
 from rpeg.cost.validation.rows import Row, Unknown
 
 FIELDS = (
@@ -23,6 +26,7 @@ FIELDS = (
 """And batch.global, or batch.num_requests."""
 
 ENGINES = (
+    ("nim", "nim"),
     ("tensorrt-llm", "trtllm"),
     ("vllm", "vllm"),
     ("sglang", "sglang"),
@@ -34,12 +38,40 @@ def era(row: Row) -> str:
     """Engine generation and precision."""
     text = row.text("framework")
     name = next((name for word, name in ENGINES if word in text), "other")
+    if re.search(r"vllm v?0\.[0-5]\b", text):
+        name = "vllm-0.5"
     return f"{name} {precision(row)}"
 
 
 def engine(row: Row, sequence_s: float | Array) -> Engine:
     """The record's engine: TensorRT-LLM never evicts what it has admitted."""
-    return Engine(sequence_s=sequence_s, reserves=era(row).startswith("trtllm"))
+    name = era(row)
+    most = VLLM_SEQUENCES if name.startswith("vllm") else Engine.most_sequences
+    if name.startswith("vllm-0.5"):
+        sequence_s = sequence_s + SERIAL_SEQUENCE_S
+    return Engine(sequence_s=sequence_s, reserves=name.startswith("trtllm"), most_sequences=most)
+
+
+SERIAL_SEQUENCE_S = 200e-6
+"""Of a sequence and step in vLLM before 0.6, whose server and scheduler ran in turn with the GPU:
+that was busy for 38 % of the time with 8B parameters on H100 (vLLM's account of 0.6)."""
+
+VLLM_SEQUENCES = 256.0
+"""That vLLM runs at once unless told otherwise."""
+
+
+def attention_dp(row: Row, shape: Architecture, tp: float) -> bool:
+    """Whether each GPU attends for sequences of its own: where the record says so, and with latent
+    attention beside expert parallelism, whose one cache no tensor parallelism splits.
+    """
+    if shape.experts is None or tp <= 1:
+        return False
+    told = row.table("parallelism").get("attention_dp")
+    words = f"{row.text('notes')} {row.table('source').get('locator', '')}".lower()
+    spread = shape.latent is not None and (row.number("parallelism", "ep") or 1.0) > 1
+    return (
+        bool(told) or "attention dp" in words or re.search(r"\bdep\d", words) is not None or spread
+    )
 
 
 @dataclass(frozen=True)
@@ -66,7 +98,7 @@ def job(row: Row) -> Job:
     prompt = row.needed("lengths", "prompt")
     response = row.needed("lengths", "response")
     number = row.number("batch", "num_requests")
-    batch = row.number("batch", "global")
+    batch = row.number("batch", "global") or row.number("batch", "concurrency")
     if number is None and batch is None:
         raise Unknown("no batch.global or batch.num_requests")
     kind = precision(row)
@@ -74,7 +106,8 @@ def job(row: Row) -> Job:
     cache = 1.0 if narrow else 2.0
     if kind != "bf16" and kind not in hardware.flops:
         kind = "bf16"
-    serving = Serving.of(shape, hardware, tp, pp, kind, cache)
+    own = attention_dp(row, shape, tp)
+    serving = Serving.of(shape, hardware, tp, pp, kind, cache, own)
     one = serving_memory(serving, Requests.of(1.0, prompt, response), Engine())
     if one.total > hardware.memory_bytes:
         raise Unknown("weights and one sequence don't fit the GPUs told")
@@ -82,7 +115,7 @@ def job(row: Row) -> Job:
     each = (number or batch or 1.0) / (replicas if number else 1.0)
     return Job(
         serving=serving,
-        requests=Requests.of(each, prompt, response),
+        requests=Requests.of(each, prompt, response, longest=row.number("lengths", "response_max")),
         static=number is None,
         replicas=replicas if number else 1.0,
         gpus=tp * pp,
@@ -102,8 +135,6 @@ def quantity(row: Row, name: str, unit: str, seconds: float) -> float:
     }
     times = {
         "end_to_end_latency": seconds,
-        "avg_latency_ms": seconds,
-        "p50_latency_ms": seconds,
         "first_token_latency": seconds if response == 1 else None,
         "time_per_output_token": seconds / response,
     }

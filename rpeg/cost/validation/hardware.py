@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rpeg.cost.kernels import matmul
-from rpeg.cost.validation.facts import machine
-from rpeg.cost.validation.rows import Row, Unknown
+from rpeg.cost.validation.machines import machine
+from rpeg.cost.validation.rows import Row, Unknown, as_number
 
 FIELDS = ("hardware.gpu", "shape")
 
@@ -19,8 +19,9 @@ def quantity(row: Row, name: str, unit: str) -> float:
     if name != "gemm":
         raise Unknown("a fact of the hardware, which the model is given")
     shape = row.fields.get("shape")
-    if not shape:
-        raise Unknown("no shape")
-    m, n, k = (float(side) for side in shape)
+    sides = [as_number(side) for side in shape] if isinstance(shape, list) else []
+    if len(sides) != 3 or None in sides:
+        raise Unknown("no shape of three sides")
+    m, n, k = (side or 1.0 for side in sides)
     precision = "fp8" if "fp8" in row.text("fact") else "bf16"
     return 2.0 * m * n * k / float(matmul(known, precision, m, k, n)) / 1e12

@@ -10,6 +10,7 @@ from typing import Any
 from rpeg.cost.architecture import Architecture, Experts, Latent
 from rpeg.cost.memory import Keeping
 from rpeg.cost.plans import FULL, NO_RECOMPUTE, SELECTIVE
+from rpeg.cost.validation.rows import as_number
 
 TOKENIZER = 50257
 """Of GPT-2, which Megatron's tests train with."""
@@ -18,8 +19,16 @@ Arguments = Mapping[str, Any]
 
 
 def number(arguments: Arguments, name: str, default: float = 0) -> int:
-    """The value of `--name`."""
-    return int(float(arguments.get(f"--{name}", default)))
+    """The value of `--name`; the default where it is no number."""
+    return int(_number(arguments, name, default))
+
+
+def _number(arguments: Arguments, name: str, default: float) -> float:
+    value = arguments.get(f"--{name}")
+    if str(value).strip() in ("0", "0.0"):
+        return 0.0
+    found = as_number(value)
+    return default if found is None else found
 
 
 def given(arguments: Arguments, name: str) -> bool:
@@ -79,7 +88,7 @@ def keeping(arguments: Arguments) -> Keeping:
     local = arguments.get("--transformer-impl") == "local"
     return Keeping(
         logit=_logit(arguments),
-        dropout=float(arguments.get("--hidden-dropout", 0.1)) > 0,
+        dropout=_number(arguments, "hidden-dropout", 0.1) > 0,
         fused_attention=not (unfused or (local and not given(arguments, "use-flash-attn"))),
     )
 

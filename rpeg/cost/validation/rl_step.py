@@ -14,7 +14,8 @@ from rpeg.cost.plans import FULL, NO_RECOMPUTE, Plans
 from rpeg.cost.publish import from_host_s, weight_bytes
 from rpeg.cost.rl import Learning, RlStep, Rollout, rl_step
 from rpeg.cost.training import Software
-from rpeg.cost.validation.facts import architecture, machine, precision, zero
+from rpeg.cost.validation.facts import architecture, precision, zero
+from rpeg.cost.validation.machines import machine
 from rpeg.cost.validation.rows import Row, Unknown
 
 FIELDS = (

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from rpeg.ir.figures import FigureError
 
 TABLES = ("hardware", "model", "parallelism", "batch", "lengths", "measured", "source")
 
@@ -24,6 +26,17 @@ class RowError(ValueError):
 
 class Unknown(Exception):
     """A record can't be predicted; the text says why, in a few words."""
+
+
+Loaded = TypeVar("Loaded")
+
+
+def loaded(load: Callable[[str], Loaded], name: str) -> Loaded:
+    """What a file of that name holds. Raises Unknown."""
+    try:
+        return load(name)
+    except FigureError as error:
+        raise Unknown(str(error)) from error
 
 
 @dataclass(frozen=True)
@@ -60,11 +73,7 @@ class Row:
 
     def number(self, table: str, key: str) -> float | None:
         """A number above 0 of a table, also where it is written as text; None without one."""
-        value = self.table(table).get(key)
-        if isinstance(value, bool) or value is None:
-            return None
-        found = re.match(r"\s*\d+(\.\d+)?(e\+?\d+)?", str(value))
-        return float(found[0]) or None if found else None
+        return as_number(self.table(table).get(key))
 
     def needed(self, table: str, key: str) -> float:
         """The same. Raises Unknown where there is none."""
@@ -84,6 +93,15 @@ class Row:
     def source(self) -> str:
         """Who published it: "owner/repository", or the first words of another source."""
         return publisher(str(self.table("source").get("url", "unnamed")))
+
+
+def as_number(value: Any) -> float | None:
+    """A finite number above 0, also at the start of a text; None of anything else."""
+    if isinstance(value, bool) or value is None:
+        return None
+    found = re.match(r"\s*[0-9]+(\.[0-9]+)?(e\+?[0-9]+)?", str(value))
+    number = float(found[0]) if found else 0.0
+    return number if 0.0 < number < float("inf") else None
 
 
 def publisher(url: str) -> str:

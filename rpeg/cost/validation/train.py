@@ -16,10 +16,10 @@ from rpeg.cost.validation.facts import (
     architecture,
     dispatcher,
     family,
-    machine,
     precision,
     run,
 )
+from rpeg.cost.validation.machines import machine
 from rpeg.cost.validation.rows import Row, Unknown
 
 FIELDS = (
@@ -30,7 +30,7 @@ FIELDS = (
 
 TRILLION = 1e12
 
-CAUSAL = ("bridge", "fsdp2")
+CAUSAL = ("bridge", "fsdp2", "torchtitan", "automodel")
 """Generations that count attention as causal in what they call model FLOPs; others count all."""
 
 

@@ -10,8 +10,19 @@ import pytest
 from rpeg.cost.layers import CAPTURED, EAGER, FUSED, LOOPED, Host
 from rpeg.cost.plans import NO_RECOMPUTE, SELECTIVE
 from rpeg.cost.validation import megatron
-from rpeg.cost.validation.eras import CANDIDATES, COMMON, DEFAULTS, Era, Timed, as_toml, chosen, fit
-from rpeg.cost.validation.facts import launches, machine
+from rpeg.cost.validation.eras import (
+    CANDIDATES,
+    COMMON,
+    DEFAULTS,
+    FEWEST,
+    Era,
+    Timed,
+    as_toml,
+    chosen,
+    fit,
+)
+from rpeg.cost.validation.facts import launches
+from rpeg.cost.validation.machines import machine
 from rpeg.cost.validation.names import common
 from rpeg.cost.validation.predictions import outcomes, timing, timings
 from rpeg.cost.validation.rows import Row, RowError, Unknown, publisher, read_rows
@@ -148,13 +159,13 @@ def timed(measured: float, source: str = "s", era: str = "nemo bf16") -> Timed:
 
 
 def test_constants_are_medians() -> None:
-    eras = fit([timed(2.0), timed(2.0), timed(9.0)])
+    eras = fit([timed(2.0)] * 4 + [timed(9.0)] * 2)
     own = eras["train", "nemo bf16"]
     assert own.slowdown * np.interp(own.second, CANDIDATES["train"], timed(1).predicted) == 2.0
 
 
 def test_eras_fall_back() -> None:
-    eras = fit([timed(2.0) for _ in range(3)])
+    eras = fit([timed(2.0) for _ in range(FEWEST)])
     own, common = eras["train", "nemo bf16"], eras["train", COMMON]
     assert chosen(eras, "train", "nemo fp8") == own
     assert chosen(eras, "train", "other bf16") == common
@@ -162,7 +173,7 @@ def test_eras_fall_back() -> None:
 
 
 def test_constants_are_written(tmp_path: Path) -> None:
-    assert '["train"."nemo bf16"]' in as_toml(fit([timed(2.0) for _ in range(3)]))
+    assert '["train"."nemo bf16"]' in as_toml(fit([timed(2.0) for _ in range(FEWEST)]))
 
 
 @pytest.mark.parametrize(
