@@ -1,14 +1,16 @@
 """Predicted against measured seconds of a step: layouts of the demo on one and two processes.
 
-    python benchmarks/model.py [FOLDER] [--rounds 5] [--steps 8] [--busy]
+    python benchmarks/model.py [FOLDER] [--rounds 5] [--steps 16] [--busy]
 
 Every round measures the machine anew, as `rpeg calibrate` does, with one process and with two,
 which slow each other down; then it runs `examples/sort_digits.rpeg:grpo` under each layout, from
 the same warmed-up weights and without evaluations. The model is given the rates of as many
-processes as a layout has, and how long the demo's prompts and answers are; nothing is fitted to its
-steps. A machine that does something else is refused: `--busy` goes on. The warm-up is trained once,
-in FOLDER (default `runs/processes`, which `processes.py` shares); the rest takes minutes, fewer
-with `--calibrations 1`. Where a run fails its round ends there, and the medians are of the others.
+processes as a layout has, how long the demo's prompts and answers are, and in how many groups some
+answers are better than others: all others are sampled, and not trained on. Nothing is fitted to its
+steps. A step lasts until the next one begins: what it writes belongs to it. A machine that does
+something else is refused: `--busy` goes on. The warm-up is trained once, in FOLDER (default
+`runs/processes`, which `processes.py` shares); the rest takes minutes, fewer with
+`--calibrations 1`. Where a run fails its round ends there, and the medians are of the others.
 """
 
 from __future__ import annotations
@@ -21,11 +23,13 @@ import sys
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from itertools import pairwise
 from pathlib import Path
 from subprocess import CalledProcessError
+from typing import Any
 
 from rpeg.cost.estimate import Estimate
 from rpeg.cost.estimating import estimate
@@ -35,6 +39,7 @@ from rpeg.passes.layout_names import parse_layout
 from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass
 from rpeg.runtime.logs.metrics import read_metrics
 from rpeg.runtime.logs.report import series
+from rpeg.runtime.logs.trace import read_trace
 from rpeg.tools.calibrating.describe import cluster_file
 from rpeg.tools.calibrating.fit import best_rate
 from rpeg.tools.calibrating.idle import BUSY, others_share
@@ -63,8 +68,10 @@ VARIES = 0.1
 AIM = 0.15
 """Of the error of a layout's predicted step."""
 
-ANSWER_MS = 0.005
-"""Of `exact_match`, asked of a worker among others."""
+ANSWER_MS = 0.001
+"""Of `exact_match`, which compares two texts."""
+
+BETWEEN = "between stages"
 
 
 @dataclass
@@ -95,10 +102,12 @@ def main() -> None:
     folder: Path = options.folder.resolve()
     pipeline = with_lengths(write_pipeline(folder), folder)
     print(f"the warm-up is there after {time.monotonic() - started:.0f} s", flush=True)
+    told = with_share(pipeline, share := told_apart(pipeline, options.steps))
+    print(f"answers differ in {share:.0%} of the groups", flush=True)
     layouts = {name: Layout() for name in options.layouts}
     for done in range(options.rounds):
         try:
-            rounds(layouts, pipeline, folder, options, f"round {done + 1} ")
+            rounds(layouts, told, folder, options, f"round {done + 1} ")
         except (CalibrationError, CalledProcessError) as error:
             print(f"round {done + 1}  ended: {error}", flush=True)
     measured = {name: layout for name, layout in layouts.items() if layout.measured}
@@ -153,6 +162,27 @@ def with_lengths(pipeline: Path, folder: Path) -> Path:
     return path
 
 
+def told_apart(pipeline: Path, steps: int) -> float:
+    """The share of groups in which rewards differ, over a run's steps: the same in all layouts."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = ["--layout", "dp1", "--set", f"steps={steps}", "--run-dir", folder]
+        rpeg("run", f"{pipeline}:grpo", *settings)
+        files = sorted((Path(folder) / "rollouts").glob("*.jsonl"))
+        rows = [json.loads(text) for file in files for text in file.open()]
+    groups: dict[int, set[float]] = {}
+    for row in rows:
+        groups.setdefault(row["ordinal"], set()).add(row["rewards"]["r"])
+    return sum(len(rewards) > 1 for rewards in groups.values()) / len(groups)
+
+
+def with_share(pipeline: Path, share: float) -> Path:
+    """The file beside it, which tells that share, too."""
+    text = pipeline.read_text(encoding="utf-8").rstrip()[:-1]
+    path = pipeline.with_name("sort_digits_told.rpeg")
+    path.write_text(f"{text}  expect adv = ratio(mean={share:.3f})\n}}\n", encoding="utf-8")
+    return path
+
+
 def expected(lengths: Sequence[int]) -> str:
     """What the file says of lengths; a character is a token, and an answer has one more."""
     mean = statistics.mean(lengths)
@@ -173,7 +203,7 @@ def one_round(layout: Layout, pipeline: Path, name: str, cluster: Path, steps: i
     layout.predicted.append(told.period_s)
     layout.measured.append(found["seconds"])
     for stage in told.stages:
-        timed = names.get(stage.stage, stage.stage)
+        timed = names.get(stage.stage, BETWEEN if stage.stage == "q" else stage.stage)
         if f"time/{timed}" in found:
             pair = (stage.seconds, found[f"time/{timed}"])
             layout.stages.setdefault(timed, []).append(pair)
@@ -192,13 +222,27 @@ def predict(pipeline: Path, layout: str, cluster: Path) -> tuple[Estimate, Mappi
 
 
 def run(pipeline: Path, layout: str, steps: int) -> dict[str, float]:
-    """Medians over a run's steps but the first: wall seconds, whole and by stage."""
+    """Medians over a run's steps but the first and the last: wall seconds, whole and by stage."""
     with tempfile.TemporaryDirectory() as folder:
         settings = ["--layout", layout, "--set", f"steps={steps}", "--run-dir", folder]
         rpeg("run", f"{pipeline}:grpo", *settings)
         lines = read_metrics(Path(folder) / "metrics.jsonl")
-    names = {name for one in lines for name in one if name == "seconds" or name[:5] == "time/"}
-    return {name: statistics.median(series(lines, name)[1][1:] or [0.0]) for name in names}
+        whole = step_seconds(read_trace(Path(folder) / "trace.json"))
+    names = {name for one in lines for name in one if name.count("/") == 1 and name[:5] == "time/"}
+    stages = {name: series(lines, name)[1] for name in names}
+    rest = [one - sum(parts) for one, *parts in zip(whole, *stages.values(), strict=False)]
+    table = {"seconds": whole, f"time/{BETWEEN}": rest, **stages}
+    return {name: statistics.median(values[1 : steps - 1]) for name, values in table.items()}
+
+
+def step_seconds(events: Iterable[Mapping[str, Any]]) -> list[float]:
+    """From the beginning of each step's first stage to that of the next one's."""
+    begins: dict[int, float] = {}
+    for event in events:
+        step = event["args"]["step"]
+        begins[step] = min(begins.get(step, event["ts"]), event["ts"])
+    ordered = [begins[step] / 1e6 for step in sorted(begins)]
+    return [after - before for before, after in pairwise(ordered)]
 
 
 def corun(machines: Mapping[int, Measured]) -> str:
@@ -241,7 +285,7 @@ def line(name: str, layout: Layout) -> str:
 
 
 def _steps(text: str) -> int:
-    if (steps := int(text)) < 2:
+    if (steps := int(text)) < 3:
         raise ValueError(text)
     return steps
 
@@ -251,7 +295,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", type=Path, nargs="?", default=Path("runs/processes"))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=_steps, default=8, help="of a run; the first isn't counted")
+    parser.add_argument("--steps", type=_steps, default=16, help="of a run; two aren't counted")
     parser.add_argument("--layouts", nargs="+", choices=LAYOUTS, default=list(LAYOUTS))
     parser.add_argument("--calibrations", type=int, default=2, help="rounds of each calibration")
     parser.add_argument("--busy", action="store_true", help="whatever else the machine does")

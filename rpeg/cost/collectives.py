@@ -85,6 +85,8 @@ def collective(machine: Machine, operation: str, size: ArrayLike, group: Group) 
     reduce-scatter's input, all that a rank sends in all-to-all (its own share included).
     """
     data = np.asarray(size, dtype=np.float64)
+    if machine.launches_itself:
+        return np.where(group.ranks > 1, _through_sockets(machine, operation, data, group), 0.0)
     if operation == POINT_TO_POINT:
         return _point_to_point(machine, data, group)
     if operation == ALL_TO_ALL:
@@ -115,6 +117,20 @@ def narrowest(machine: Machine, group: Group) -> Array:
     cards = machine.nic.reached / uplink * group.inside
     link = machine.link.reached
     return np.where(group.outside > 1, smaller(link, cards), link)
+
+
+def _through_sockets(machine: Machine, operation: str, data: Array, group: Group) -> Array:
+    """Gloo's rings. In each round a core sends and receives, one after the other: two hops, two
+    copies. Its reduce-scatter adds up everything, and keeps a part.
+    """
+    n = group.ranks
+    one_way = operation in (BROADCAST, POINT_TO_POINT)
+    rounds = 2.0 if operation in (ALL_REDUCE, REDUCE_SCATTER) else 1.0
+    hops = np.ceil(np.log2(n)) if one_way else 2.0 * rounds * (n - 1.0)
+    copied = data if one_way else 2.0 * rounds * data * (n - 1.0) / n
+    link = np.where(group.outside > 1, machine.nic.reached, machine.link.reached)
+    latency = np.where(group.outside > 1, machine.nic.latency_s, machine.link.latency_s)
+    return np.asarray(hops * latency + copied / link)
 
 
 def _ring(machine: Machine, operation: str, data: Array, group: Group) -> Array:

@@ -80,6 +80,8 @@ class Machine:
     """Host time of one kernel that Python launches by itself, in no graph."""
     product_s: float
     """What one of many small products in a kernel takes beyond its bytes; GPUs take nothing."""
+    attend_s: float
+    """What a fused attention kernel takes for one head of one sequence beyond its FLOPs."""
 
     @property
     def memory_rate(self) -> float:
@@ -171,6 +173,7 @@ def _machine(file: Figures) -> Machine:
         reserved_bytes=file.number("constants", "reserved_gb") * GIGA,
         launch_s=file.number("host", "launch_us", default=LAUNCH_US) * MICRO,
         product_s=file.number("host", "product_us", default=0.0) * MICRO,
+        attend_s=file.number("host", "attend_us", default=0.0) * MICRO,
     )
 
 

@@ -18,6 +18,11 @@ BF16_BYTES, FP8_BYTES, FP4_BYTES = 2.0, 1.0, 0.5625
 WIDTHS = {"bf16": BF16_BYTES, "fp8": FP8_BYTES, "fp4": FP4_BYTES, "fp32": 4.0}
 
 
+def usual_width(machine: Machine) -> float:
+    """Bytes of a number of the precision that a device usually computes in."""
+    return WIDTHS[machine.usual]
+
+
 def matmul(
     machine: Machine, precision: str, m: Array | float, k: Array | float, n: Array | float
 ) -> Array:

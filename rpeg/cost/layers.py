@@ -23,7 +23,7 @@ from rpeg.cost.collectives import (
     dispatch,
 )
 from rpeg.cost.hardware import Machine
-from rpeg.cost.kernels import BF16_BYTES, matmul, streamed
+from rpeg.cost.kernels import BF16_BYTES, matmul, streamed, usual_width
 from rpeg.cost.plans import Plans
 
 ATTENTION_BACKWARD = 2.5
@@ -43,6 +43,10 @@ class Host:
     """With fused routing and permutation, and one kernel for all experts."""
     expert: float = 0.0
     """In each pass over each expert on the rank, where they run one after another."""
+    streams: float = 1.0
+    """Bytes that pass through memory outside of products, over those of fused kernels."""
+    ends: float = 0.0
+    """The same before and behind layers, forward, in hidden states of a token."""
 
 
 FUSED = Host()
@@ -63,8 +67,11 @@ each of an expert's three matrices (pytorch/pytorch#161407), five launches each.
 ADAPTED = Host(mixture=1300.0, expert=55.0)
 """The same with adapters: two small products more for each, twice as many in the backward pass."""
 
-MEASURED = Host(plain=540.0, mixture=1800.0, expert=8.0)
-"""RPEG's own modules, whose every linear is Megatron-Core's: traced on cores, with little work."""
+MEASURED = Host(plain=950.0, mixture=1800.0, expert=8.0, streams=3.8, ends=3.8)
+"""RPEG's own modules, whose every linear is Megatron-Core's. An operation of an update counts for
+1.9 launches of a decode step: on cores, an update of 10 tokens took so much for each. A test counts
+operations, and what passes through memory.
+"""
 
 
 @dataclass(frozen=True)
@@ -206,7 +213,8 @@ class Pricing:
         """Logits and cross entropy over a vocabulary that tensor parallelism splits."""
         shape, plans = self.shape, self.plans
         columns = shape.vocabulary / plans.tp
-        softmax = self._stream(plans.tokens * columns * LOSS_BYTES, 6)
+        moved = columns * LOSS_BYTES + BF16_BYTES * self.host.ends * shape.hidden
+        softmax = self._stream(plans.tokens * moved, 6)
         return self._in_bf16()._dense(plans.tokens, shape.hidden, columns) + softmax
 
     def _in_bf16(self) -> Pricing:
@@ -225,24 +233,27 @@ class Pricing:
         pairs = plans.tokens * plans.seq * self.shape.attended_share(plans.seq)
         flops = 2.0 * pairs * self.shape.score_width / plans.tp
         forward = flops / (self.machine.attention_rate * self.attention) + self.machine.kernel_s
+        heads = plans.attended * self.shape.heads / plans.tp
+        forward = forward + heads * self.machine.attend_s
         if self.shape.sinks:
             scores = SCORE_BYTES * self.shape.heads * plans.seq / plans.tp
             forward = forward + plans.tokens * scores / self.machine.memory_rate
-        ring = (plans.cp - 1.0) * plans.tokens * self.shape.kv_width * BF16_BYTES / plans.tp
+        sent = (plans.cp - 1.0) * plans.tokens * self.shape.kv_width / plans.tp
+        ring = sent * usual_width(self.machine)
         group = Group.of(self.machine, plans.cp, plans.tp)
-        sent = collective(self.machine, POINT_TO_POINT, ring, group)
+        exchange = collective(self.machine, POINT_TO_POINT, ring, group)
         return Work(
             forward=forward,
             core=forward,
             cover=forward,
             data_gradient=ATTENTION_BACKWARD * forward,
-            context=np.where(plans.cp > 1, sent, 0.0),
+            context=np.where(plans.cp > 1, exchange, 0.0),
         )
 
     def _tensor_exchange(self, blocks: int) -> Work:
         """All-gather and reduce-scatter (or one all-reduce) around each block."""
         plans = self.plans
-        size = plans.tokens * self.shape.hidden * BF16_BYTES
+        size = plans.tokens * self.shape.hidden * usual_width(self.machine)
         group = Group.of(self.machine, plans.tp)
         split = 2.0 * collective(self.machine, ALL_GATHER, size, group)
         whole = collective(self.machine, ALL_REDUCE, size, group)
@@ -251,7 +262,7 @@ class Pricing:
     def _exchange(self, sent: Array) -> Work:
         """Two all-to-alls; within an expert's tensor parallelism, gather and scatter too."""
         plans = self.plans
-        size = sent * self.shape.hidden * BF16_BYTES
+        size = sent * self.shape.hidden * usual_width(self.machine)
         across = Group.of(self.machine, plans.ep, plans.etp)
         copies = self.shape.experts.per_token if self.shape.experts else 1
         once, exposed = self.dispatcher.once, self.dispatcher.exposed
@@ -282,8 +293,11 @@ class Pricing:
         return replace(_at_least(work, each), cover=work.cover + waiting)
 
     def _stream(self, moved: Array | float, kernels: float) -> Work:
-        """Memory-bound kernels, twice as much in the backward pass."""
-        forward = streamed(self.machine, moved, kernels)
+        """Memory-bound kernels, twice as much in the backward pass; bytes as fused kernels move in
+        bf16.
+        """
+        wide = usual_width(self.machine) / BF16_BYTES
+        forward = streamed(self.machine, moved * self.host.streams * wide, kernels)
         return Work(forward=forward, data_gradient=2.0 * forward)
 
 

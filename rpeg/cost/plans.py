@@ -46,6 +46,9 @@ class Plans:
     """Tokens of the busiest rank's experts over the mean; 1 is balanced."""
     shard: Array
     """Ranks that ZeRO-3 splits weights over, at most; the others hold copies (HSDP)."""
+    attended: Array
+    """Sequences of one micro-batch that attention goes over; more than `micro` where the tokens of
+    a prompt count once for all of its responses."""
 
     @classmethod
     def of(
@@ -67,11 +70,12 @@ class Plans:
         trained: ArrayLike = 1,
         imbalance: ArrayLike = 1,
         shard: ArrayLike = np.inf,
+        attended: ArrayLike | None = None,
     ) -> Self:
         """Plans from numbers or arrays, stretched to one shape."""
         given = (
             *(tp, pp, vpp, dp, cp, ep, etp, micro, batch, seq, sp, zero, recompute, trained),
-            *(imbalance, shard),
+            *(imbalance, shard, micro if attended is None else attended),
         )
         arrays = [np.asarray(value, dtype=np.float64) for value in given]
         return cls(*np.broadcast_arrays(*arrays))

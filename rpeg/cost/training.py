@@ -16,13 +16,14 @@ from rpeg.cost.arrays import Array, larger, smaller
 from rpeg.cost.collectives import (
     ALL_GATHER,
     ALL_REDUCE,
+    BROADCAST,
     POINT_TO_POINT,
     REDUCE_SCATTER,
     Group,
     collective,
 )
 from rpeg.cost.hardware import Machine
-from rpeg.cost.kernels import BF16_BYTES, streamed
+from rpeg.cost.kernels import streamed, usual_width
 from rpeg.cost.layers import FUSED, USUAL, Dispatcher, Host, Pricing, Work
 from rpeg.cost.plans import FULL, SELECTIVE, Plans
 
@@ -51,12 +52,19 @@ class Software:
     """Host time of an optimizer step besides its layers."""
     layer_launches: float = 0.0
     """Of the optimizer, for each layer; on GPUs `step_s` holds them."""
+    adam_bytes: float = ADAM_BYTES
+    """That its optimizer moves for a weight."""
     gathers: float = 1.0
     """Messages in which ZeRO-3 moves a layer's weights: 1 where they lie in one stretch."""
 
 
 EXPOSED = 0.3
 """Share of messages that computation could hide but doesn't."""
+
+
+def exposed(machine: Machine) -> float:
+    """The same; all where the processor that computes sends, too."""
+    return 1.0 if machine.launches_itself else EXPOSED
 
 
 @dataclass(frozen=True)
@@ -86,21 +94,22 @@ def step_time(
     era = software or Software()
     pricing = Pricing(shape, machine, precision, plans, era.attention, era.host, era.dispatcher)
     stage, last = _stages(pricing)
-    slowest = _slot(stage + last, plans)
-    layers = _slot(stage, plans)
-    sent = _between_stages(pricing) * EXPOSED
+    shown = exposed(machine)
+    slowest = _slot(stage + last, plans, shown)
+    layers = _slot(stage, plans, shown)
+    sent = _between_stages(pricing) * shown
     bubble = (plans.pp - 1.0) / plans.vpp * (layers.total + sent)
     count = plans.micro_batches
     data = _data_parallel(pricing, slowest, era.gathers)
-    optimizer = streamed(machine, ADAM_BYTES * _updated(shape, plans), 10)
+    optimizer = streamed(machine, era.adam_bytes * _updated(shape, plans), 10)
     parts = {
         "compute": count * slowest.compute,
         "recompute": count * slowest.recompute,
-        "tensor": count * slowest.tensor,
+        "tensor": count * slowest.tensor + _ends(pricing),
         "context": count * slowest.context,
         "expert": count * slowest.expert,
-        "pipeline": bubble + count * sent,
-        "data": data,
+        "pipeline": bubble + (count - float(machine.launches_itself)) * sent,
+        "data": data + _agreed(pricing),
         "optimizer": optimizer + _host_s(shape, machine, plans, era),
     }
     scaled = {name: era.slowdown * part for name, part in parts.items()}
@@ -125,7 +134,8 @@ def forward_time(
     pricing = Pricing(shape, machine, precision, plans, era.attention, era.host, era.dispatcher)
     stage, last = _stages(pricing)
     work = stage + last
-    slot = work.forward + work.tensor * EXPOSED + work.expert + work.context * EXPOSED
+    shown = exposed(machine)
+    slot = work.forward + work.tensor * shown + work.expert + work.context * shown
     return np.asarray(era.slowdown * (plans.micro_batches + plans.pp - 1.0) * slot)
 
 
@@ -156,17 +166,17 @@ class _Slot:
         return self.compute + self.recompute + self.tensor + self.context + self.expert
 
 
-def _slot(work: Work, plans: Plans) -> _Slot:
+def _slot(work: Work, plans: Plans, shown: float) -> _Slot:
     whole = np.where(plans.recompute == FULL, work.forward, 0.0)
     repeated = np.where(plans.recompute == SELECTIVE, work.core, whole)
     again = np.where(plans.recompute == FULL, 1.0, 0.0)
     hidden = smaller(work.context, work.cover)
-    context = work.context - hidden * (1.0 - EXPOSED)
+    context = work.context - hidden * (1.0 - shown)
     return _Slot(
         forward=work.forward,
         compute=work.forward + work.data_gradient + plans.trained * work.weight_gradient,
         recompute=repeated,
-        tensor=(2.0 + again) * work.tensor * EXPOSED,
+        tensor=(2.0 + again) * work.tensor * shown,
         context=3.0 * context,
         expert=(2.0 + again) * work.expert,
     )
@@ -175,7 +185,8 @@ def _slot(work: Work, plans: Plans) -> _Slot:
 def _between_stages(pricing: Pricing) -> Array:
     """Activations forward and gradients back, over each boundary of a micro-batch."""
     plans, machine = pricing.plans, pricing.machine
-    size = plans.tokens * pricing.shape.hidden * BF16_BYTES / plans.sequence_split
+    width = usual_width(machine)
+    size = plans.tokens * pricing.shape.hidden * width / plans.sequence_split
     stride = plans.tp * plans.cp * plans.dp
     sent = collective(machine, POINT_TO_POINT, size, Group.of(machine, plans.pp, stride))
     return np.where(plans.pp > 1, 2.0 * plans.vpp * sent, 0.0)
@@ -210,10 +221,61 @@ def _data_parallel(pricing: Pricing, slot: _Slot, gathers: float) -> Array:
     """What data parallelism adds beyond the computation that covers it."""
     plans = pricing.plans
     gathered, scattered = _weights_moved(pricing, gathers)
+    if pricing.machine.launches_itself:
+        again = np.where(plans.zero >= 3, plans.micro_batches * (2.0 * gathered + scattered), 0.0)
+        # An all-reduce where each rank keeps all of the optimizer; gloo's reduce-scatter is one.
+        once = scattered + np.where(plans.zero >= 1, gathered, 0.0)
+        return np.where(plans.zero >= 3, again, plans.trained * once)
     back = slot.total - slot.forward
     once = _uncovered(gathered, slot.forward) + _uncovered(scattered, back)
     each = _uncovered(gathered, slot.forward) + _uncovered(gathered + scattered, back)
     return np.where(plans.zero >= 3, plans.micro_batches * each, plans.trained * once)
+
+
+NUMBER_BYTES = 8.0
+"""Of a small message: one or two numbers."""
+
+DATA_SUMS = 3.0
+"""Small all-reduces of an optimizer step among replicas: rows and tokens of each minibatch, and
+tokens that were trained on.
+"""
+
+
+def _ends(pricing: Pricing) -> Array:
+    """Messages of tensor parallelism besides layers', where those of cores are told one by one: an
+    embedding's, the gradient's of what goes into the head, and two sums over the vocabulary.
+    """
+    plans, machine = pricing.plans, pricing.machine
+    if not machine.launches_itself:
+        return np.zeros(())
+    group = Group.of(machine, plans.tp)
+    width = usual_width(machine)
+    hidden = collective(machine, ALL_REDUCE, plans.tokens * pricing.shape.hidden * width, group)
+    sums = collective(machine, ALL_REDUCE, plans.tokens * width, group)
+    gradients = collective(machine, ALL_REDUCE, NUMBER_BYTES, group)
+    return np.asarray(plans.micro_batches * 2.0 * (hidden + sums) + gradients)
+
+
+def _agreed(pricing: Pricing) -> Array:
+    """Small messages of an optimizer step between cores: counts, the norm of gradients, shapes of
+    what goes between pipeline stages, and the gradient of a table that both ends hold.
+    """
+    plans, machine, shape = pricing.plans, pricing.machine, pricing.shape
+    if not machine.launches_itself:
+        return np.zeros(())
+
+    def small(operation: str, group: Group, size: float = NUMBER_BYTES) -> Array:
+        return collective(machine, operation, size, group)
+
+    stages = Group.of(machine, plans.pp, plans.tp * plans.cp * plans.dp)
+    replicas = Group.of(machine, plans.dp * plans.cp, plans.tp)
+    table = float(shape.vocabulary * shape.hidden) * usual_width(machine) if shape.tied else 0.0
+    crossings = plans.micro_batches + plans.pp - 2.0
+    shapes = 2.0 * crossings * small(POINT_TO_POINT, stages)
+    ends = small(BROADCAST, stages) + small(ALL_REDUCE, stages, table)
+    parts = np.where(plans.zero >= 1, plans.gpus, plans.tp * plans.pp)
+    norm = small(ALL_REDUCE, Group.of(machine, parts))
+    return np.asarray(DATA_SUMS * small(ALL_REDUCE, replicas) + shapes + ends + norm)
 
 
 def _uncovered(sent: Array, cover: Array) -> Array:
@@ -221,11 +283,12 @@ def _uncovered(sent: Array, cover: Array) -> Array:
 
 
 def _weights_moved(pricing: Pricing, gathers: float) -> tuple[Array, Array]:
-    """Seconds to gather a rank's weights and to scatter its gradients, in bf16.
+    """Seconds to gather a rank's weights and to scatter its gradients, in the usual precision.
 
     ZeRO-3 needs them layer by layer, in `gathers` messages each, which all have their latency.
     """
     plans, machine = pricing.plans, pricing.machine
+    width = usual_width(machine)
     pieces = np.where(plans.zero >= 3, pricing.shape.layers / plans.pp * gathers, 1.0)
     rest, routed = local_parameters(pricing.shape, plans)
     copies = smaller(plans.shard, expert_replicas(plans))
@@ -233,8 +296,10 @@ def _weights_moved(pricing: Pricing, gathers: float) -> tuple[Array, Array]:
     sparse = Group.of(machine, copies, plans.ep * plans.etp)
 
     def moved(operation: str) -> Array:
-        one = collective(machine, operation, rest / pieces * BF16_BYTES, dense)
-        return pieces * (one + collective(machine, operation, routed / pieces * BF16_BYTES, sparse))
+        one = collective(machine, operation, rest / pieces * width, dense)
+        experts = collective(machine, operation, routed / pieces * width, sparse)
+        nothing = machine.launches_itself and not pricing.shape.experts
+        return np.asarray(pieces * (one + (0.0 if nothing else experts)))
 
     return moved(ALL_GATHER), moved(REDUCE_SCATTER) + _summed_over_copies(pricing, rest)
 
@@ -245,5 +310,6 @@ def _summed_over_copies(pricing: Pricing, rest: Array) -> Array:
     copies = plans.dp * plans.cp / plans.shards
     group = Group.of(pricing.machine, copies, plans.tp * plans.shards)
     pieces = pricing.shape.layers / plans.pp
-    each = collective(pricing.machine, ALL_REDUCE, rest / plans.shards / pieces * BF16_BYTES, group)
+    size = rest / plans.shards / pieces * usual_width(pricing.machine)
+    each = collective(pricing.machine, ALL_REDUCE, size, group)
     return np.where(copies > 1, pieces * each, 0.0)

@@ -31,7 +31,7 @@ KEYS = {
     "gpu_link": ("gb_per_s", "gpus", "latency_us", "reduces_in_switch"),
     "nic": ("gb_per_s", "latency_us", "reduces_in_switch"),
     "rack": ("nodes", "oversubscription"),
-    "host": ("memory_gb", "launch_us", "product_us"),
+    "host": ("memory_gb", "launch_us", "product_us", "attend_us"),
     "constants": (
         *("gemm_efficiency", "gemm_efficiency_fp8", "attention_efficiency", "hbm_efficiency"),
         *("kernel_us", "gpu_link_efficiency", "nic_efficiency", "reserved_gb"),

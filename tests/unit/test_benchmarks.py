@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -68,7 +69,7 @@ def test_what_the_model_predicts_of_the_demo(tmp_path: Path, monkeypatch: Monkey
         )
         assert slow.notes == ()
         seconds = {stage.stage: stage.seconds for stage in slow.stages}
-        assert set(seconds) == {"y", "r", "actor", "publish_actor"}
+        assert set(seconds) == {"q", "y", "r", "actor", "publish_actor"}
         assert fast.period_s < 0.7 * slow.period_s
         assert slow.period_s == pytest.approx(sum(seconds.values()), rel=1e-6)
 
@@ -85,6 +86,37 @@ def test_the_table_of_predicted_and_measured(monkeypatch: MonkeyPatch) -> None:
     assert lines[1].split() == ["dp2", "2.000", "s", "2.500", "s", "-20.0%", "0.0%"]
     assert lines[2] == "median error 23.3%, largest 26.7%: 0 of 2 layouts within 15%"
     assert lines[5].split() == ["generate", "1.000", "s", "2.500", "s", "-60.0%"]
+
+
+def test_a_step_lasts_until_the_next_one_begins(monkeypatch: MonkeyPatch) -> None:
+    """Whatever lies between its stages, and of whichever process its first one is."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from model import step_seconds
+
+    begins = {1: (5e6, 4e6, 6e6), 2: (9e6, 8e6), 3: (8.5e6,)}
+    events = [{"ts": ts, "args": {"step": step}} for step, all in begins.items() for ts in all]
+    assert step_seconds(events) == [4.0, 0.5]
+
+
+def test_groups_whose_rewards_differ(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import model
+
+    rewards = {0: (0.0, 1.0), 1: (1.0, 1.0), 2: (0.0, 0.0), 3: (1.0, 0.0), 4: (1.0, 0.5)}
+
+    def run(*arguments: str) -> None:
+        folder = Path(arguments[arguments.index("--run-dir") + 1]) / "rollouts"
+        folder.mkdir()
+        for ordinal, group in rewards.items():
+            rows = [{"ordinal": ordinal, "rewards": {"r": r}} for r in group]
+            text = "".join(f"{json.dumps(row)}\n" for row in rows)
+            (folder / f"step-{ordinal}.jsonl").write_text(text)
+
+    monkeypatch.setattr(model, "rpeg", run)
+    pipeline = tmp_path / "p.rpeg"
+    pipeline.write_text("pipeline grpo {\n}\n")
+    assert model.told_apart(pipeline, 3) == 0.6
+    assert "  expect adv = ratio(mean=0.600)\n}" in model.with_share(pipeline, 0.6).read_text()
 
 
 def test_a_layout_whose_run_fails_leaves_the_others(
@@ -104,6 +136,8 @@ def test_a_layout_whose_run_fails_leaves_the_others(
     monkeypatch.setattr(model, "others_share", lambda: 0.02)
     monkeypatch.setattr(model, "write_pipeline", lambda folder: folder / "p.rpeg")
     monkeypatch.setattr(model, "with_lengths", lambda pipeline, folder: pipeline)
+    monkeypatch.setattr(model, "told_apart", lambda pipeline, steps: 0.7)
+    monkeypatch.setattr(model, "with_share", lambda pipeline, share: pipeline)
     monkeypatch.setattr(model, "measure", lambda processes, calibrations: core(1.0))
     monkeypatch.setattr(model, "write_cluster", lambda folder, found: tmp_path / "c.toml")
     monkeypatch.setattr(model, "one_round", one_round)
@@ -145,6 +179,7 @@ def core(factor: float) -> Measured:
             Timed(2.0 * side**3, factor * (2.0 * side**3 / 60e9 + 8e-6)) for side in (64, 128, 512)
         ),
         attention=(Timed(1e9, factor / 40),),
+        heads=(Timed(512.0, factor * 1e-3),),
         streams=(Timed(1e9, factor / 10),),
         host_copies=(Timed(1e9, factor / 5),),
         forwards=(Timed(1.0, factor * 2e-3), Timed(128.0, factor * 8e-3)),

@@ -55,10 +55,15 @@ class Layout:
         seq = rows.squares / tokens
         mine = tokens / self.dp
         count = max(math.ceil(mine / bound.tokens(rows)), self.pp if self.vpp > 1 else 1)
-        return self.split(tokens, mine / count, seq, trained)
+        attended = rows.number / self.dp / count
+        return self.split(tokens, mine / count, seq, trained, attended)
 
-    def split(self, tokens: float, micro: float, seq: float, trained: float) -> Plans:
-        """So many tokens in micro-batches of `micro` tokens, all in sequences of `seq`."""
+    def split(
+        self, tokens: float, micro: float, seq: float, trained: float, attended: float | None = None
+    ) -> Plans:
+        """So many tokens in micro-batches of `micro` tokens, all in sequences of `seq`; attention
+        goes over `attended` of them.
+        """
         return Plans.of(
             batch=tokens / seq,
             micro=micro / seq,
@@ -73,6 +78,7 @@ class Layout:
             zero=self.zero,
             recompute=RECOMPUTE[self.recompute],
             trained=trained,
+            attended=attended,
         )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from xdsl.ir import SSAValue
 
+from rpeg.cost.collectives import ALL_GATHER, BROADCAST, Group, collective
 from rpeg.cost.hardware import Machine
 from rpeg.cost.profiles.layouts import Layout
 from rpeg.cost.profiles.shapes import ModelShape
@@ -54,6 +55,23 @@ def publish_within(
     return sent.with_seconds("memory", copied / machine.memory_rate).with_seconds(
         "overhead", start_s(copied, bucket, link.latency_s if gathered else 0.0, machine)
     )
+
+
+GATHERED_TENSORS, BROADCAST_TENSORS, END_TENSORS = 8.0, 11.0, 2.0
+"""Messages in which the trainer's own processes make a layer whole: among tensor-parallel ranks one
+for each of Megatron-Core's parameters, among pipeline stages one for each of Hugging Face's; and
+for what stands before and behind layers. A test counts them.
+"""
+
+
+def tensor_messages(model: ModelShape, trainer: Layout, machine: Machine) -> Profile:
+    """What those messages take besides their bytes, where each is waited for."""
+    layers = model.shape.layers
+    gathered = collective(machine, ALL_GATHER, 0.0, Group.of(machine, trainer.tp))
+    sent = collective(machine, BROADCAST, 0.0, Group.of(machine, trainer.pp, trainer.tp))
+    seconds = (GATHERED_TENSORS * layers + END_TENSORS) * gathered
+    seconds = seconds + (BROADCAST_TENSORS * layers + END_TENSORS) * sent
+    return moved("communication", float(seconds))
 
 
 def publish_apart(

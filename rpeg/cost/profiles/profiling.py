@@ -6,23 +6,25 @@ from dataclasses import replace
 
 from xdsl.ir import Operation
 
+from rpeg.cost.collectives import ALL_GATHER, Group, collective
 from rpeg.cost.profiles import moving, passes
 from rpeg.cost.profiles.contention import slowed
 from rpeg.cost.profiles.footprint import usable
 from rpeg.cost.profiles.judging import judge
 from rpeg.cost.profiles.layouts import Layout, bound_of, layout_of
 from rpeg.cost.profiles.residency import HOST, residency_of
-from rpeg.cost.profiles.rows import held_out, trained_rows
+from rpeg.cost.profiles.rows import computed_rows, held_out
 from rpeg.cost.profiles.setting import Setting
-from rpeg.cost.profiles.stage import Profile
+from rpeg.cost.profiles.stage import Profile, moved
 from rpeg.cost.profiles.states import states
 from rpeg.cost.profiles.workload import Rows, timeout_of
+from rpeg.cost.training import NUMBER_BYTES
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.effects import EvalLossOp, EvalOp
 from rpeg.ir.ops.fuse import FuseOp
 from rpeg.ir.ops.movement import PublishOp, TransferOp, model_of, pool_of
 from rpeg.ir.ops.regions import CollectOp, EveryOp
-from rpeg.ir.ops.sampling import GenerateOp, LogprobOp, ScoreOp, ValuesOp
+from rpeg.ir.ops.sampling import BatchOp, GenerateOp, LogprobOp, ScoreOp, ValuesOp
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.pools import made_on
 from rpeg.ir.stages import stage_name
@@ -112,6 +114,8 @@ def _bare(op: Operation, setting: Setting) -> Profile:
             return _published(op, setting)
         case TransferOp():
             return _transferred(op, setting)
+        case BatchOp():
+            return _books(op, setting)
         case _:
             return Profile()
 
@@ -148,7 +152,7 @@ def _updated(op: UpdateOp, setting: Setting) -> Profile:
         setting.model(op),
         layout_of(op),
         bound_of(op),
-        trained_rows(op, setting),
+        computed_rows(op, setting),
         setting.machine,
         setting.assumptions.training,
         epochs=op.int_of("epochs"),
@@ -179,8 +183,10 @@ def _verified(op: ScoreOp, verifier: str, rows: Rows, setting: Setting) -> Profi
     """By the cores of a pool of their own, or one for each process."""
     each = setting.workload.verdict(verifier, timeout_of(setting.pipeline, verifier))
     apart = setting.checkers.get(stage_name(op))
-    workers = apart.number if apart is not None else setting.pools.get(pool_of(op) or "", 1)
-    return judge(rows.number, each, workers)
+    processes = setting.pools.get(pool_of(op) or "", 1)
+    judged = judge(rows.number, each, apart.number if apart is not None else processes)
+    replicas = layout_of(op).dp
+    return judged if processes == replicas else judged + _gathers(1.0, processes, setting)
 
 
 def _published(op: PublishOp, setting: Setting) -> Profile:
@@ -195,7 +201,10 @@ def _published(op: PublishOp, setting: Setting) -> Profile:
             setting.models[model], trainer, engine, setting.machine, bucket
         )
         launches = setting.assumptions.publish_launches * setting.models[model].shape.layers
-        return within.with_seconds("overhead", launches * setting.machine.launch_s)
+        within = within.with_seconds("overhead", launches * setting.machine.launch_s)
+        if not setting.assumptions.by_message:
+            return within
+        return within + moving.tensor_messages(setting.models[model], trainer, setting.machine)
     mode, bucket = moving.mode_of(update), moving.bucket_of(update)
     return moving.publish_apart(
         setting.models[model], trainer, engine, setting.machine, mode, bucket
@@ -207,6 +216,32 @@ def _transferred(op: TransferOp, setting: Setting) -> Profile:
     takers = setting.pools.get(pool_of(op) or "", 1)
     rows = setting.workload.rows(op.moved)
     return moving.transfer(op.moved, rows, senders, takers, setting.machine)
+
+
+STEP_GATHERS = 3.0
+"""Objects that processes hand each other in a step: rollouts, metrics, and what else is written."""
+
+
+def _books(op: BatchOp, setting: Setting) -> Profile:
+    """What a step takes besides its stages, with the first batch of each pool."""
+    first = next(o for o in setting.pipeline.walk() if isinstance(o, BatchOp))
+    if op is not first:
+        return Profile()
+    seconds = setting.assumptions.book_launches * setting.machine.launch_s
+    processes = max(setting.pools.values(), default=1)
+    books = Profile().with_seconds("overhead", seconds)
+    return books + _gathers(STEP_GATHERS, processes, setting)
+
+
+def _gathers(objects: float, processes: int, setting: Setting) -> Profile:
+    """Objects that all processes of a pool hand to each other."""
+    machine, launches = setting.machine, setting.assumptions.gather_launches
+    if processes == 1 or not launches:
+        return Profile()
+    group = Group.of(machine, processes)
+    message = float(collective(machine, ALL_GATHER, NUMBER_BYTES, group))
+    sent = moved("communication", objects * 2.0 * message)
+    return sent.with_seconds("overhead", objects * launches * machine.launch_s)
 
 
 # ---- what comes from the host

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from statistics import NormalDist
+
 from xdsl.ir import Operation, SSAValue
 
+from rpeg.cost.profiles.layouts import layout_of
 from rpeg.cost.profiles.setting import Setting
 from rpeg.cost.profiles.workload import Rows
 from rpeg.ir.base import RpegOp
@@ -45,3 +49,23 @@ def trained_rows(op: UpdateOp, setting: Setting) -> Rows:
     loss: SSAValue = op.losses[0]
     assert isinstance(loss.owner, Operation)
     return setting.workload.rows(loss.owner.operands[0])
+
+
+def computed_rows(op: UpdateOp, setting: Setting) -> Rows:
+    """Those of them that it computes: groups without advantages are left out, of some replicas more
+    than of others. All have as many here as the one that has most.
+    """
+    losses = [loss.owner for loss in op.losses if isinstance(loss.owner, Operation)]
+    rows, share = trained_rows(op, setting), setting.workload.told_apart(losses)
+    groups = rows.number / rows.a_prompt / op.int_of("minibatches")
+    return rows.groups(_of_the_fullest(share, groups, layout_of(op).dp))
+
+
+def _of_the_fullest(share: float, groups: float, replicas: int) -> float:
+    """The share of its groups that the replica computes which has most to compute, on average.
+
+    Of n normal variables the largest is about the quantile (n - 3/8) / (n + 1/4) (Blom, 1958).
+    """
+    deviation = math.sqrt(share * (1.0 - share) * replicas / groups)
+    largest = NormalDist().inv_cdf((replicas - 0.375) / (replicas + 0.25))
+    return min(share + max(largest, 0.0) * deviation, 1.0)

@@ -12,7 +12,7 @@ from rpeg.cost.profiles.setting import Setting
 from rpeg.cost.profiles.stage import Profile
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.movement import PublishOp, TransferOp, pool_of
-from rpeg.ir.ops.sampling import ScoreOp
+from rpeg.ir.ops.sampling import BatchOp, ScoreOp
 from rpeg.ir.pools import made_on, pools_at
 from rpeg.ir.rsched import label_of
 from rpeg.ir.stages import stage_name
@@ -20,7 +20,7 @@ from rpeg.ir.stages import stage_name
 
 @dataclass(frozen=True)
 class Priced:
-    """What costs something by itself: a stage, or a movement."""
+    """What costs something by itself: a stage, a movement, or a batch, with the step's books."""
 
     name: str
     pool: str
@@ -31,7 +31,7 @@ class Priced:
 def priced(table: Mapping[Operation, Profile], setting: Setting) -> Iterator[Priced]:
     """Those of a table of profiles that take time, in the order of the text."""
     for op, profile in table.items():
-        moves = isinstance(op, PublishOp | TransferOp)
+        moves = isinstance(op, PublishOp | TransferOp | BatchOp)
         if profile.seconds and (moves or (isinstance(op, RpegOp) and op.PLACED)):
             yield Priced(title(op), _pool(op, setting), profile)
 

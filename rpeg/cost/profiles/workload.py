@@ -5,7 +5,8 @@ Lengths are what the file's `expect` lines say. What none tells is assumed, and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from xdsl.ir import Operation, SSAValue
@@ -15,6 +16,7 @@ from rpeg.cost.profiles.data_sets import known_rows
 from rpeg.cost.profiles.shapes import ShapeError
 from rpeg.ir.declared import declaration, pipeline_of
 from rpeg.ir.ops.declare import DataOp, ExpectOp, ToolOp, VerifierOp
+from rpeg.ir.ops.losses import PolicyLossOp
 from rpeg.ir.ops.sampling import BatchOp, GenerateOp
 from rpeg.ir.stages import stage_name
 from rpeg.ir.text.naming import trajectories_of, unmoved
@@ -69,14 +71,21 @@ class Rows:
 
     @property
     def packed(self) -> float:
-        """Tokens that a pass over all goes through: a prompt once for all of its responses."""
-        return self.number * (self.prompt.average / self.a_prompt + self.response.average)
+        """Tokens that a pass over all goes through: a prompt once for all of its responses, and of
+        a response all but the last, which is predicted and not read.
+        """
+        read = max(self.response.average - 1.0, 0.0)
+        return self.number * (self.prompt.average / self.a_prompt + read)
 
     @property
     def squares(self) -> float:
         """S2: squares of the sequences' lengths, prompts independent of responses."""
         cross = 2.0 * self.prompt.average * self.response.average
         return self.number * (self.prompt.square + cross + self.response.square)
+
+    def groups(self, share: float) -> Rows:
+        """Such a share of them, whole groups."""
+        return replace(self, number=self.number * share)
 
     def share(self, number: float) -> Rows:
         """So many of them, drawn from all: fewer of one prompt."""
@@ -209,6 +218,24 @@ class Workload:
     def kept(self, collect: Operation) -> float:
         """The share of its groups that a collect keeps; all where nothing tells."""
         names = {r.name_hint for r in collect.results}
+        share = self._ratio(names)
+        if share is None:
+            name = next((n for n in names if n), "")
+            self._assume(f"no line `expect {name} = ratio(...)`: every group is kept")
+        return share or 1.0
+
+    def told_apart(self, losses: Iterable[Operation]) -> float:
+        """The share of groups that an update computes: rows whose advantages are all zero are left
+        out, unless a loss has none. All where nothing tells.
+        """
+        shares = [
+            self._ratio({loss.operands[1].name_hint}) if isinstance(loss, PolicyLossOp) else None
+            for loss in losses
+        ]
+        return max((share or 1.0 for share in shares), default=1.0)
+
+    def _ratio(self, names: Collection[str | None]) -> float | None:
+        """What the file says of any of these names."""
         pipeline = pipeline_of(self.pipeline)
         for op in pipeline.regions[0].block.ops if pipeline is not None else ():
             told = isinstance(op, ExpectOp) and op.target.data in names
@@ -216,9 +243,7 @@ class Workload:
                 share = python_value(op.distribution.settings["mean"])
                 assert isinstance(share, float)
                 return share
-        name = next((n for n in names if n), "")
-        self._assume(f"no line `expect {name} = ratio(...)`: every group is kept")
-        return 1.0
+        return None
 
     def _assume(self, text: str) -> None:
         if text not in self.assumed:

@@ -14,6 +14,9 @@ from rpeg.ir.types.attributes import RecordAttr, SecondsAttr
 from rpeg.ir.types.values import TrajectoriesType
 from rpeg.ir.vocabulary.settings import python_value
 
+SHARED = ("rpeg.collect", "rpeg.group_advantage")
+"""What leaves some groups out."""
+
 TIMED = ("rpeg.verifier", "rpeg.tool")
 """Declarations that take seconds; a data set, and what samples, has lengths."""
 
@@ -52,13 +55,14 @@ def _key(op: Operation) -> tuple[str, bool] | None:
 
 
 def _share(op: Operation, target: str) -> Iterator[Violation]:
-    """A ratio is of what a collect keeps; what else makes values keeps all of them."""
+    """A ratio is of groups: those that a collect keeps, or whose advantages are not all zero."""
     maker = _maker(op, target)
-    if maker is not None and maker.name != "rpeg.collect":
+    if maker is not None and maker.name not in SHARED:
         yield Violation(
             "operand-kind",
-            f"ratio is the share that a collect keeps, and `{target}` is not what "
-            "one keeps: write lognormal(mean=500, cv=0.5) for lengths, or leave the line out",
+            f"ratio is the share that a collect keeps, or a group_advantage tells apart, and "
+            f"`{target}` is made by neither: write lognormal(mean=500, cv=0.5) for lengths, or "
+            "leave the line out",
         )
 
 

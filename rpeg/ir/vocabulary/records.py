@@ -131,7 +131,10 @@ EXPECT = _table(
     ),
     signature("histogram", "lengths as a file lists them", operands("file: uri")),
     signature(
-        "ratio", "the share that a collect keeps", (), need("mean", FLOAT, "0.5", above=0, most=1)
+        "ratio",
+        "the share of groups that a collect keeps, or that advantages are not all zero of",
+        (),
+        need("mean", FLOAT, "0.5", above=0, most=1),
     ),
 )
 """Distributions, for planning only: `expect NAME = ...`."""

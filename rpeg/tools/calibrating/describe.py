@@ -52,7 +52,7 @@ class Fits:
             attention=line(found.attention),
             stream=line(found.streams),
             host=line(found.host_copies),
-            wire=wire(found.collectives, found.processes) if found.collectives else None,
+            wire=wire(found) if found.collectives else None,
         )
 
 
@@ -128,6 +128,8 @@ def _host(found: Measured, fits: Fits) -> Iterator[Figure]:
     yield Figure("launch_us", host.launch_s / MICRO, cite)
     cite = "what more sequences add to it, beyond FLOPs and bytes"
     yield Figure("product_us", host.product_s / MICRO, cite)
+    cite = "a head of a short sequence in fused attention"
+    yield Figure("attend_us", probe.attending(found.heads, fits.attention.rate) / MICRO, cite)
 
 
 def _reached(found: Measured, fits: Fits) -> tuple[float, float, str]:

@@ -9,8 +9,8 @@ import numpy as np
 
 from rpeg.cost.arrays import Array
 from rpeg.cost.collectives import Group, collective
-from rpeg.cost.hardware import Link, load_machine
-from rpeg.tools.calibrating.measured import Exchange, Timed
+from rpeg.cost.hardware import Link, Machine, load_machine
+from rpeg.tools.calibrating.measured import Exchange, Measured, Timed
 
 GRID = 9
 """Values of each constant of a link that one search tries."""
@@ -67,30 +67,38 @@ class Wire:
     """Median of |formula / measured - 1|."""
 
 
-def wire(exchanges: Sequence[Exchange], ranks: int) -> Wire:
+def wire(found: Measured) -> Wire:
     """The bandwidth and latency under which collectives take the times measured.
 
     The formulas choose among algorithms, so there is no line to fit: both constants are searched
     on a grid of logarithms, ever finer, for the least sum of |log(formula / measured)|.
     """
+    exchanges, joined = found.collectives, _joined(found)
     guess = [max(one.bytes / one.seconds for one in exchanges), min(o.seconds for o in exchanges)]
     centre, spread = np.log(guess), np.log(WIDEST)
     steps = np.linspace(-1.0, 1.0, GRID)
     for _ in range(ZOOMS):
         tries = [centre + spread * (x, y) for x in steps for y in steps]
-        centre = min(tries, key=lambda pair: float(np.sum(_apart(pair, exchanges, ranks))))
+        centre = min(tries, key=lambda pair: float(np.sum(_apart(pair, exchanges, joined))))
         spread = spread / 3.0
-    error = np.median(np.expm1(_apart(centre, exchanges, ranks)))
+    error = np.median(np.expm1(_apart(centre, exchanges, joined)))
     rate, latency = np.exp(centre)
     return Wire(float(rate), float(latency), float(error))
 
 
-def _apart(pair: Array, exchanges: Sequence[Exchange], ranks: int) -> Array:
+def _joined(found: Measured) -> Machine:
+    """A machine whose one link joins the processes; cores have formulas of their own."""
+    link = Link(1.0, found.processes, 0.0, reduces_in_switch=False, efficiency=1.0)
+    machine = replace(load_machine(CARRIER), link=link)
+    return machine if found.gpus else replace(machine, flops={"fp32": 1.0})
+
+
+def _apart(pair: Array, exchanges: Sequence[Exchange], joined: Machine) -> Array:
     """|log(formula / measured)| of each exchange."""
     rate, latency = np.exp(pair)
-    link = Link(float(rate), ranks, float(latency), reduces_in_switch=False, efficiency=1.0)
-    machine = replace(load_machine(CARRIER), link=link)
-    group = Group.of(machine, ranks)
+    link = replace(joined.link, bytes_per_s=float(rate), latency_s=float(latency))
+    machine = replace(joined, link=link)
+    group = Group.of(machine, joined.link.gpus)
     found = []
     for operation in dict.fromkeys(one.operation for one in exchanges):
         mine = [one for one in exchanges if one.operation == operation]

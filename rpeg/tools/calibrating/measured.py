@@ -43,6 +43,8 @@ class Measured:
     host_bytes: float
     matmuls: tuple[Timed, ...]
     attention: tuple[Timed, ...]
+    heads: tuple[Timed, ...]
+    """Attention over short sequences; work is their number times heads."""
     streams: tuple[Timed, ...]
     """Reads and writes of the device's memory."""
     host_copies: tuple[Timed, ...]
@@ -55,7 +57,7 @@ class Measured:
     @classmethod
     def of_json(cls, table: dict[str, Any]) -> Measured:
         """What `to_json` made."""
-        timed = ("matmuls", "attention", "streams", "host_copies", "forwards")
+        timed = ("matmuls", "attention", "heads", "streams", "host_copies", "forwards")
         lists = {name: tuple(Timed(**one) for one in table[name]) for name in timed}
         exchanges = tuple(Exchange(**one) for one in table["collectives"])
         return cls(**{**table, **lists, "collectives": exchanges})

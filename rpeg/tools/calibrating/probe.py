@@ -18,6 +18,12 @@ HEAD_DIM = HIDDEN // HEADS
 PAST = 12
 """Tokens in the cache before each sequence's next one."""
 
+SLOTS = PAST + 5
+"""Of the cache: it is filled one by one, so that some are empty but at the end."""
+
+CHUNKS = 2
+"""Decoded side by side, each with a cache, so that none stays in the processor's."""
+
 SEQUENCES = (1, 128)
 """Of the two steps that are timed."""
 
@@ -58,3 +64,9 @@ def launching(steps: Sequence[Timed], reached: Reached) -> Launching:
     each = max(left_many - left_few, 0.0) / (many.work - few.work)
     launches = max(left_few - few.work * each, 0.0)
     return Launching(launches / (LAYERS * EAGER_LAYER), each / (2.0 * HEADS * LAYERS))
+
+
+def attending(timed: Sequence[Timed], flops_per_s: float) -> float:
+    """Seconds that attention takes for a head of a short sequence, beyond its FLOPs."""
+    flops = 2.0 * PAST**2 * HEAD_DIM
+    return max(min(one.seconds / one.work for one in timed) - flops / flops_per_s, 0.0)

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 
 import torch
@@ -24,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rpeg.ir.clusters import load_cluster
-from rpeg.runtime.engine.decoder import Decoder
+from rpeg.runtime.engine.decoder import Cache, Decoder
 from rpeg.runtime.models.shape import ModelShape
 from rpeg.runtime.numerics.memory import keep_freed_memory
 from rpeg.tools.calibrating import probe
@@ -32,6 +33,11 @@ from rpeg.tools.calibrating.measured import Exchange, Measured, Timed
 
 LEAST_S = 0.02
 """How long one round of a measurement lasts at least: longer than clocks and schedulers jitter."""
+
+ALTERNATIONS = 12
+"""Messages of a round."""
+BESIDE = 256
+"""Side of the square product between two messages."""
 
 Work = Callable[[], object]
 
@@ -85,6 +91,23 @@ class Bench:
         calls = int(self._largest(calls))
         return self._largest(statistics.median(self._rounds(work, calls)))
 
+    def seconds_between(self, work: Work, other: Work) -> float:
+        """The same of work that each time follows other work, as messages do: whoever waits for
+        them has gone to sleep meanwhile, and caches hold something else.
+        """
+        self._round(work, 1)
+        return self._largest(statistics.median(self._apart(work, other)))
+
+    def _apart(self, work: Work, other: Work) -> Iterator[float]:
+        for _ in range(self.rounds):
+            dist.barrier()
+            taken: list[float] = []
+            while len(taken) < ALTERNATIONS:
+                other()
+                self._wait()
+                taken.append(self._round(work, 1))
+            yield statistics.mean(taken)
+
     def _rounds(self, work: Work, calls: int) -> Iterator[float]:
         for _ in range(self.rounds):
             dist.barrier()
@@ -124,6 +147,15 @@ def attention(bench: Bench) -> Iterator[Timed]:
         yield Timed(2.0 * heads * length**2 * width, bench.seconds(attend))
 
 
+def heads(bench: Bench) -> Iterator[Timed]:
+    """The same where sequences are so short that their number counts."""
+    sequences, count, width = probe.SEQUENCES[-1], probe.HEADS, probe.HEAD_DIM
+    shape = (sequences, probe.PAST, count, width)
+    q, k, v = (_random(bench, *shape).transpose(1, 2) for _ in range(3))
+    attend = partial(F.scaled_dot_product_attention, q, k, v, is_causal=True)
+    yield Timed(float(sequences * count), bench.seconds(attend))
+
+
 def streams(bench: Bench) -> Iterator[Timed]:
     """A triad: two arrays read, one written."""
     elements = bench.sizes.stream_mib * 2**20 // 4
@@ -146,10 +178,14 @@ def forwards(bench: Bench) -> Iterator[Timed]:
     decoder, device = _tiny_decoder(bench), bench.device
     for rows in probe.SEQUENCES:
         ids = torch.ones(rows, 1, dtype=torch.long, device=device)
-        cache = decoder.cache(rows, probe.PAST + 1)
+        caches = cycle([decoder.cache(rows, probe.SLOTS) for _ in range(probe.CHUNKS)])
         bias = torch.zeros(rows, 1, probe.PAST + 1, device=device)
-        step = partial(decoder.step, ids, ids * probe.PAST, cache, probe.PAST, bias)
+        step = partial(_next_step, decoder, ids, caches, bias)
         yield Timed(rows, bench.seconds(step))
+
+
+def _next_step(decoder: Decoder, ids: Tensor, caches: Iterator[Cache], bias: Tensor) -> None:
+    decoder.step(ids, ids * probe.PAST, next(caches), probe.PAST, bias)
 
 
 def _tiny_decoder(bench: Bench) -> Decoder:
@@ -176,8 +212,10 @@ def _tiny_decoder(bench: Bench) -> Decoder:
 
 
 def collectives(bench: Bench) -> Iterator[Exchange]:
-    """What tensor and data parallelism send, small and large."""
+    """What tensor and data parallelism send, small and large, between pieces of other work."""
     ranks = dist.get_world_size()
+    a, b = (_random(bench, BESIDE, BESIDE) for _ in range(2))
+    product = partial(torch.matmul, a, b)
     for size in bench.sizes.messages if ranks > 1 else ():
         share = size // 4 // ranks
         whole = torch.ones(share * ranks, device=bench.device)
@@ -189,7 +227,8 @@ def collectives(bench: Bench) -> Iterator[Exchange]:
             "broadcast": partial(dist.broadcast, whole, 0),
         }
         for operation, work in works.items():
-            yield Exchange(operation, 4.0 * share * ranks, bench.seconds(work))
+            seconds = bench.seconds_between(work, product)
+            yield Exchange(operation, 4.0 * share * ranks, seconds)
 
 
 def _random(bench: Bench, *shape: int) -> Tensor:
@@ -204,6 +243,7 @@ def measure(bench: Bench) -> Measured:
         Measured,
         matmuls=tuple(matmuls(bench)),
         attention=tuple(attention(bench)),
+        heads=tuple(heads(bench)),
         streams=tuple(streams(bench)),
         host_copies=tuple(host_copies(bench)),
         forwards=tuple(forwards(bench)),

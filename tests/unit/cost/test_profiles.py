@@ -60,10 +60,10 @@ def test_quantiles_of_a_log_normal() -> None:
 
 def test_micro_batches_keep_tokens_and_squares() -> None:
     plans = Layout(tp=2, dp=4).plans(ROWS, BOUND, 1.0)
-    assert float(plans.batch * plans.seq) == pytest.approx(ROWS.tokens)
+    assert float(plans.batch * plans.seq) == pytest.approx(ROWS.packed)
     assert float(plans.batch * plans.seq**2) == pytest.approx(ROWS.squares)
     assert float(plans.tokens) <= 16384
-    assert float(plans.micro_batches) == math.ceil(ROWS.tokens / 4 / 16384)
+    assert float(plans.micro_batches) == math.ceil(ROWS.packed / 4 / 16384)
 
 
 def test_a_row_beyond_the_bound_goes_alone() -> None:

@@ -32,7 +32,8 @@ def timed(*sizes: float) -> tuple[Timed, ...]:
     return tuple(Timed(size, size / RATE + HEAD) for size in sizes)
 
 
-LAUNCH, PRODUCT = 12e-6, 0.7e-6
+LAUNCH, PRODUCT, ATTEND = 12e-6, 0.7e-6, 1.5e-6
+ATTENTION = 30e9
 
 
 def decode_steps() -> tuple[Timed, ...]:
@@ -65,13 +66,19 @@ def decode_steps() -> tuple[Timed, ...]:
 
 
 def exchanges() -> tuple[Exchange, ...]:
-    machine = replace(load_machine("h100"), link=LINK)
+    machine = replace(load_machine("h100"), link=LINK, flops={"fp32": RATE})
     group = Group.of(machine, 2)
     return tuple(
         Exchange(name, size, float(collective(machine, name, size, group)))
         for name in (ALL_REDUCE, ALL_GATHER, BROADCAST)
         for size in 4096.0 * 4.0 ** np.arange(7)
     )
+
+
+def heads(number: float) -> Timed:
+    """So many short sequences' heads, as attention goes over them."""
+    flops = 2.0 * probe.PAST**2 * probe.HEAD_DIM
+    return Timed(number, number * (flops / ATTENTION + ATTEND))
 
 
 @pytest.fixture
@@ -87,7 +94,8 @@ def found() -> Measured:
         reserved_bytes=0.25e9,
         host_bytes=32e9,
         matmuls=cubes,
-        attention=(Timed(3e9, 0.1),),
+        attention=(Timed(3e9, 3e9 / ATTENTION),),
+        heads=(heads(512.0),),
         streams=(Timed(1e9, 0.1),),
         host_copies=(Timed(1e9, 0.25), Timed(1e9, 0.2)),
         forwards=decode_steps(),
@@ -109,8 +117,8 @@ def test_without_a_line_the_best_rate_counts(times: tuple[float, ...]) -> None:
     assert fitted.rate == max(10.0 * (n + 1) / t for n, t in enumerate(times))
 
 
-def test_a_wire_from_collectives() -> None:
-    fitted = wire(exchanges(), 2)
+def test_a_wire_from_collectives(found: Measured) -> None:
+    fitted = wire(found)
     assert fitted.bytes_per_s == pytest.approx(LINK.bytes_per_s, rel=0.02)
     assert fitted.latency_s == pytest.approx(LINK.latency_s, rel=0.05)
     assert fitted.error < 0.01
@@ -129,6 +137,7 @@ def test_the_file_is_a_cluster(found: Measured, tmp_path: Path) -> None:
     assert machine.reserved_bytes == 0.25e9
     assert machine.launch_s == pytest.approx(LAUNCH, rel=0.02)
     assert machine.product_s == pytest.approx(PRODUCT, rel=0.1)
+    assert machine.attend_s == pytest.approx(ATTEND, rel=1e-3)
     fit = float(matmul(machine, "bf16", 128.0, 128.0, 128.0))
     assert fit == pytest.approx(2.0 * 128**3 / RATE + HEAD, rel=1e-3)
 
