@@ -36,6 +36,8 @@ LEAST_S = 0.02
 
 ALTERNATIONS = 12
 """Messages of a round."""
+MOST_PAIRS = 1024
+"""Of operands: small ones are so many that a table of them would not fit, either."""
 BESIDE = 256
 """Side of the square product between two messages."""
 
@@ -51,6 +53,8 @@ class Sizes:
     """Sides of square matmuls."""
     attention: tuple[tuple[int, int, int], ...]
     """Heads, sequence, width of a head."""
+    operands_mib: int
+    """Of products, all in turn."""
     stream_mib: int
     messages: tuple[int, ...]
     """Bytes of collectives."""
@@ -60,6 +64,7 @@ ON_CORES = Sizes(
     dtype=torch.float32,
     cubes=(32, 64, 128, 256, 512, 768),
     attention=((8, 256, 64), (8, 512, 64)),
+    operands_mib=16,
     stream_mib=64,
     messages=tuple(4 << power for power in range(10, 23, 2)),
 )
@@ -67,6 +72,7 @@ ON_GPUS = Sizes(
     dtype=torch.bfloat16,
     cubes=(512, 1024, 2048, 4096, 8192),
     attention=((32, 2048, 128), (32, 4096, 128)),
+    operands_mib=0,
     stream_mib=512,
     messages=tuple(4 << power for power in range(10, 27, 2)),
 )
@@ -133,10 +139,18 @@ class Bench:
 
 
 def matmuls(bench: Bench) -> Iterator[Timed]:
-    """Products of square matrices."""
+    """Products of square matrices, of as many in turn as the caches next to a core don't hold: in a
+    step, too, something else was computed since operands were there.
+    """
     for side in bench.sizes.cubes:
-        a, b = (_random(bench, side, side) for _ in range(2))
-        yield Timed(2.0 * side**3, bench.seconds(partial(torch.matmul, a, b)))
+        pair = 2 * side**2 * bench.sizes.dtype.itemsize
+        count = min(max(bench.sizes.operands_mib * 2**20 // pair, 1), MOST_PAIRS)
+        pairs = [(_random(bench, side, side), _random(bench, side, side)) for _ in range(count)]
+        yield Timed(2.0 * side**3, bench.seconds(partial(_next_product, cycle(pairs))))
+
+
+def _next_product(pairs: Iterator[tuple[Tensor, Tensor]]) -> None:
+    torch.matmul(*next(pairs))
 
 
 def attention(bench: Bench) -> Iterator[Timed]:
