@@ -69,9 +69,9 @@ def encoded(values: Sequence[str | float | None]) -> list[str]:
     return _ENCODER.encode(values)[1:-1].split("\n") if values else []
 
 
-def objects_of(columns: Mapping[str, Sequence[str]]) -> list[str]:
-    """The JSON text of each object, from those of their values by name: a fifth of what encoding
-    the objects takes.
+def objects_of(columns: Mapping[str, Sequence[str | int]]) -> list[str]:
+    """The JSON text of each object, from those of their values by name, or whole numbers: a fifth
+    of what encoding the objects takes.
     """
     names = [json.dumps(name, ensure_ascii=False).replace("%", "%%") for name in columns]
     pattern = "{" + ", ".join(f"{name}: %s" for name in names) + "}"

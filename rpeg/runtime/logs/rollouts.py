@@ -22,31 +22,28 @@ Rollout = dict[str, Any]
 Line = tuple[int, int, str]
 """(prompt ordinal, index in its group, JSON text) of a sample."""
 _PATTERN = "step-*.jsonl"
+_BOOLEANS = ("false", "true")
 
 
 def describe(y: Trajectories, rewards: Mapping[str, Tensor], step: int) -> list[Line]:
     """One line a sample; `step` counts from 1, `rewards` are per-response fields [samples]."""
-    oldest = y.versions.masked_fill(~y.mask, step).min(dim=1).values
+    oldest = y.versions.masked_fill(~y.mask, step).min(dim=1).values.tolist()
     ordinals, samples = y.ordinals.tolist(), y.samples.tolist()
-    columns = {
-        "step": [step] * len(y.rows),
-        "ordinal": ordinals,
-        "sample": samples,
-        "prompt": [row.prompt for row in y.rows],
-        "answer": [row.answer for row in y.rows],
-        "completion": y.texts,
-    }
     of_rewards = {name: jsonl.encoded(values.tolist()) for name, values in rewards.items()}
-    outcome = {
-        "finished": y.finished.tolist(),
-        "tokens": y.lengths.tolist(),
-        "version": oldest.tolist(),
-        "lag": (step - 1 - oldest).tolist(),
-    }
     texts = jsonl.objects_of(
-        {name: jsonl.encoded(values) for name, values in columns.items()}
-        | {"rewards": jsonl.objects_of(of_rewards) if rewards else ["{}"] * len(y.rows)}
-        | {name: jsonl.encoded(values) for name, values in outcome.items()}
+        {
+            "step": [step] * len(y.rows),
+            "ordinal": ordinals,
+            "sample": samples,
+            "prompt": jsonl.encoded([row.prompt for row in y.rows]),
+            "answer": jsonl.encoded([row.answer for row in y.rows]),
+            "completion": jsonl.encoded(y.texts),
+            "rewards": jsonl.objects_of(of_rewards) if rewards else ["{}"] * len(y.rows),
+            "finished": [_BOOLEANS[ended] for ended in y.finished.tolist()],
+            "tokens": y.lengths.tolist(),
+            "version": oldest,
+            "lag": [step - 1 - version for version in oldest],
+        }
     )
     return list(zip(ordinals, samples, texts, strict=True))
 
