@@ -18,6 +18,7 @@ from rpeg.runtime.model_time import model_span
 from rpeg.runtime.models.shape import ModelShape
 from rpeg.runtime.numerics.products import Weight, widens
 from rpeg.runtime.numerics.rotary import rotary_table
+from rpeg.runtime.numerics.stacking import stacked
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ class Decoder:
 
 def _layer(shape: ModelShape, w: Mapping[str, Tensor], prefix: str) -> Layer:
     def fused(*names: str) -> Tensor:
-        return torch.cat([w[f"{prefix}{name}"] for name in names])
+        return stacked([w[f"{prefix}{name}"] for name in names])
 
     qkv = [f"self_attn.{part}_proj" for part in "qkv"]
     bias = fused(*(f"{part}.bias" for part in qkv)) if shape.qkv_bias else None

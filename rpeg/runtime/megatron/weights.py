@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from rpeg.runtime.groups import Groups
+from rpeg.runtime.groups import Groups, device
 from rpeg.runtime.models.shape import ModelShape
-from rpeg.sharding.boxes import Box, Held, Sharding, Transfer, move, transfers
+from rpeg.sharding.boxes import Box, Held, move, transfers
 from rpeg.sharding.decoder import Split, Unit
 
 Read = Callable[[str], Tensor]
@@ -19,18 +19,6 @@ Read = Callable[[str], Tensor]
 
 WHOLE = 0
 """Stands for the one holder of whole tensors."""
-
-
-class _Part(NamedTuple):
-    """Elements of a shard that belong to a whole tensor."""
-
-    rank: int
-    inside: tuple[slice, ...]
-    """Of that rank's shard."""
-    source: int
-    """Which of the unit's whole tensors."""
-    outside: tuple[slice, ...]
-    """Of that tensor."""
 
 
 class WeightMap:
@@ -43,7 +31,7 @@ class WeightMap:
         self.split = Split(shape, tp=layout.tp, pp=layout.pp, vpp=layout.vpp)
         self._shapes = dict(shape.tensors())
         self._units = tuple(self.split.units())
-        self._gathers: dict[str, list[_Part]] = {}
+        self._orders: dict[str, Tensor | slice] = {}
         self._rows: dict[tuple[str, int], list[slice]] = {}
 
     def local_units(self) -> Iterator[Unit]:
@@ -71,14 +59,41 @@ class WeightMap:
         a copy.
         """
         for unit in self._units:
-            like = next(iter(local.values()))
-            parts = [like.new_empty(self._shapes[name]) for name in unit.sources]
             if unit.stage == self.groups.pp.rank():
-                shards = self._gather(local[unit.name])
-                for rank, inside, source, outside in self._gathering(unit):
-                    parts[source][outside] = shards[rank][inside]
-            for name, part in zip(unit.sources, parts, strict=True):
-                yield name, self._to_every_stage(part, unit.stage)
+                joined = self._joined(unit, self._gather(local[unit.name]))
+            else:
+                rows = sum(self._shapes[name][0] for name in unit.sources)
+                columns = self._shapes[unit.sources[0]][1:]
+                joined = next(iter(local.values())).new_empty(rows, *columns)
+            joined = self._to_every_stage(joined, unit.stage)
+            if len(unit.sources) == 1:
+                yield unit.sources[0], joined
+                continue
+            parts = joined.split([self._shapes[name][0] for name in unit.sources])
+            yield from zip(unit.sources, parts, strict=True)
+
+    def _joined(self, unit: Unit, shards: Sequence[Tensor]) -> Tensor:
+        """The whole tensors that a parameter is made of, one below the other, from its shards."""
+        if unit.dim == 1:
+            return torch.cat(list(shards), dim=1)
+        rows = shards[0] if len(shards) == 1 else torch.cat(list(shards))
+        order = self._order(unit, len(shards[0]))
+        return rows[order].clone() if isinstance(order, slice) else rows.index_select(0, order)
+
+    def _order(self, unit: Unit, size: int) -> Tensor | slice:
+        """Which rows of all its shards, of `size` rows each, those are."""
+        if unit.name not in self._orders:
+            heights = [self._shapes[name][0] for name in unit.sources]
+            begins = dict(zip(unit.sources, accumulate(heights, initial=0), strict=False))
+            order = torch.empty(sum(heights), dtype=torch.long)
+            for rank in range(self.split.tp if unit.dim == 0 else 1):
+                for block in self.split.blocks(unit, rank):
+                    rows = torch.arange(block.rows.start, block.rows.stop) + rank * size
+                    first = begins[block.source] + block.box.low[0]
+                    order[first : first + len(rows)] = rows
+            in_place = torch.equal(order, torch.arange(len(order)))
+            self._orders[unit.name] = slice(len(order)) if in_place else order.to(device())
+        return self._orders[unit.name]
 
     def held(self, local: Mapping[str, Tensor]) -> Iterator[tuple[Held, Tensor]]:
         """(box of a whole tensor, this process's part of `local` that it is)."""
@@ -86,19 +101,6 @@ class WeightMap:
         for unit in self.local_units():
             views = self._views(unit, rank, local[unit.name])
             yield from zip(self._held(unit, rank), views, strict=True)
-
-    def _gathering(self, unit: Unit) -> list[_Part]:
-        """How a parameter's shards make whole tensors."""
-        if unit.name not in self._gathers:
-            held: Sharding = {rank: self._held(unit, rank) for rank in range(self.split.tp)}
-            plan = transfers(held, {WHOLE: self._whole(unit)})
-            self._gathers[unit.name] = [self._part(unit, transfer) for transfer in plan]
-        return self._gathers[unit.name]
-
-    def _part(self, unit: Unit, t: Transfer) -> _Part:
-        row = self.split.blocks(unit, t.src)[t.src_array].row
-        inside = t.src_box.moved((row, *(0 for _ in t.src_box.low[1:])))
-        return _Part(t.src, inside.slices, t.dst_array, t.dst_box.slices)
 
     def _whole(self, unit: Unit) -> list[Held]:
         return [Held(name, Box.whole(self._shapes[name])) for name in unit.sources]
