@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from rpeg.runtime.interfaces import Host
@@ -50,8 +51,7 @@ class LagBound:
             if not self.quiet:
                 run.log("lag/old", int(y.mask.sum() - trained.sum()), how="sum")
             y = replace(y, mask=trained)
-        versions, counts = y.versions[y.mask].unique(return_counts=True)
-        lags = {step - v: n for v, n in zip(versions.tolist(), counts.tolist(), strict=True)}
+        lags = _lags(y.versions[y.mask], step)
         self.certificate.consume(step, lags)
         if lags and not self.quiet:
             _report(run, lags, step)
@@ -64,6 +64,15 @@ class LagBound:
             return fresh
         groups = (fresh == y.mask).view(-1, y.n * y.mask.shape[1])
         return y.mask & groups.all(dim=1).repeat_interleave(y.n).unsqueeze(1)
+
+
+def _lags(versions: Tensor, step: int) -> dict[int, int]:
+    """Lag -> tokens, oldest first, of the versions [k] of tokens that train in `step`."""
+    if not len(versions):
+        return {}
+    oldest = int(versions.min())
+    counts = torch.bincount(versions - oldest).tolist()
+    return {step - oldest - k: count for k, count in enumerate(counts) if count}
 
 
 def _report(run: Host, lags: Mapping[int, int], step: int) -> None:

@@ -186,10 +186,13 @@ class EmbeddedEngine:
         return ids
 
     def _texts(self, tokens: Tensor, lengths: Tensor, stop: tuple[str, ...]) -> Iterator[str]:
-        ends = self.tokenizer.eos_ids
+        """Each sample's; those of a group are often the same."""
+        ends, known = self.tokenizer.eos_ids, dict[tuple[int, ...], str]()
         for ids, length in zip(tokens.tolist(), lengths.tolist(), strict=True):
-            kept = ids[: length - 1] if ids[length - 1] in ends else ids[:length]
-            yield cut(self.tokenizer.decode(kept), stop)
+            kept = tuple(ids[: length - 1] if ids[length - 1] in ends else ids[:length])
+            if kept not in known:
+                known[kept] = cut(self.tokenizer.decode(kept), stop)
+            yield known[kept]
 
 
 def cut(text: str, stop: tuple[str, ...]) -> str:

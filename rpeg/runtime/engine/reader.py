@@ -28,12 +28,12 @@ class Reader:
         ends = torch.tensor(lengths, device=device)[:, None]
         last = [row // n * width + length - 1 for row, length in enumerate(lengths)]
         self._cache = decoder.cache(len(ends), width + most)
-        self._hidden = decoder.prefill(ids, self._cache).flatten(0, 1)[last]
+        hidden = decoder.prefill(ids, self._cache).flatten(0, 1)
+        self._hidden = hidden.index_select(0, torch.tensor(last, device=device))
         slots = torch.arange(width + most, device=device)
         unread = (slots >= ends) & (slots < width)
-        bias = torch.zeros(unread.shape, device=device)
-        self._bias = bias.masked_fill_(unread, -torch.inf).unsqueeze(1)
-        self._places = ends + slots[:most]
+        self._bias = torch.where(unread, -torch.inf, 0.0).unsqueeze(1)
+        self._places = (ends + slots[:most]).split(1, dim=1)
 
     def under(self, decoder: Decoder) -> Reader:
         """The same before the first token, read by other weights."""
@@ -46,6 +46,6 @@ class Reader:
     def advance(self, tokens: Tensor) -> None:
         """Reads the next token of every row, [rows, 1]."""
         t, slot = self._t, self._width + self._t
-        places, bias = self._places[:, t : t + 1], self._bias[..., : slot + 1]
-        self._hidden = self.decoder.step(tokens, places, self._cache, slot, bias)
+        bias = self._bias[..., : slot + 1]
+        self._hidden = self.decoder.step(tokens, self._places[t], self._cache, slot, bias)
         self._t += 1

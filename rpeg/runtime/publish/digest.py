@@ -55,7 +55,8 @@ def shown(total: Digest) -> str:
 
 def odd_numbers(count: int) -> Digest:
     """[count]: those of the first indices along the first axis, in the first sum."""
-    return _along_axis(0, 0, count)[0]
+    first: Digest = _along_axis(0, 0, count)[0]
+    return first
 
 
 def checksum(tensors: Iterable[tuple[str, Tensor]]) -> str:

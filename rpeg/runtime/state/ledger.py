@@ -82,8 +82,9 @@ def _of_samples(tokens: NDArray[np.int64], mask: NDArray[np.bool_]) -> list[int]
     number of its place, summed modulo 2^64. One changed token always shows; other changes go unseen
     with a probability of about 2^-64.
     """
-    counted = (tokens + 1) * mask
-    return (counted.view(np.uint64) @ odd_numbers(tokens.shape[1])).tolist()
+    counted = ((tokens + 1) * mask).view(np.uint64)
+    digests: list[int] = (counted @ odd_numbers(tokens.shape[1])).tolist()
+    return digests
 
 
 def _ids(batch: Batch) -> Iterable[SampleId]:
