@@ -44,7 +44,7 @@ def _damaged(path: Path, number: int, why: str) -> RunFolderFailure:
 
 def append(path: Path, objects: Iterable[Mapping[str, Any]]) -> None:
     """Adds lines at the end."""
-    append_text(path, _lines(objects))
+    append_text(path, lines(objects))
 
 
 def append_text(path: Path, text: str) -> None:
@@ -55,7 +55,7 @@ def append_text(path: Path, text: str) -> None:
 
 def rewrite(path: Path, objects: Iterable[Mapping[str, Any]]) -> None:
     """Replaces the whole file in one rename."""
-    write_atomic(path, _lines(objects))
+    write_atomic(path, lines(objects))
 
 
 def keep(path: Path, wanted: Callable[[Object], bool]) -> None:
@@ -78,11 +78,14 @@ def objects_of(columns: Mapping[str, Sequence[str | int]]) -> list[str]:
     return [pattern % values for values in zip(*columns.values(), strict=True)]
 
 
+Append = Callable[[Path, str], None]
+"""Adds whole lines at the end of a file: `append_text`, or a thread that does."""
+
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=("\n", ": "))
 _SEAM = "}\n{"
 
 
-def _lines(objects: Iterable[Mapping[str, Any]]) -> str:
+def lines(objects: Iterable[Mapping[str, Any]]) -> str:
     """One line an object, all encoded at once: to encode each by itself takes three times as long.
 
     JSON text has no line break or zero of its own: the encoder writes a break before whatever

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from rpeg.lifetime import AGENT, die_with_parent
 from rpeg.resources import resource
+from rpeg.rundir import jsonl
 from rpeg.rundir.exports import newest_export, record_export
 from rpeg.rundir.folder import RunFolder, RunRecord
 from rpeg.rundir.lock import FolderLock
@@ -177,7 +178,8 @@ class Run:
         self._notes: dict[str, str] = {}
         first = self.pools.at_home and world.rank() == 0
         self._logbook = Logbook(folder) if first else None
-        self.ledger = Ledger(folder.ledger)
+        append = jsonl.append_text if self._logbook is None else self._logbook.append
+        self.ledger = Ledger(folder.ledger, append)
         self._registers: list[Digested] = []
         self._crossings: dict[int, Crossing] = {}
         if self.pools.at_home:
@@ -449,6 +451,8 @@ class Run:
             self._write(self._logbook, seconds, [mine, *self._desk.reports()])
         if self._save_due or (self._over and self.oracle.live):
             folder = self.folder.checkpoints
+            if self._logbook is not None:
+                self._logbook.settle()  # a checkpoint holds the ledger, and outlives a crash
             checkpoint.save(folder, self.step, self._state, self._keep, self._desk)
             self._save_due = False
         else:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from rpeg.rundir import jsonl
+from rpeg.rundir.appending import Appender
 from rpeg.rundir.exports import drop_exports_after
 from rpeg.rundir.folder import RunFolder
 from rpeg.runtime.logs.clock import Span
@@ -19,8 +21,11 @@ class Logbook:
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
-        self._metrics = MetricsFile(folder.metrics)
-        self._trace = TraceFile(folder.trace)
+        self._appender = Appender()
+        self.append: jsonl.Append = self._appender.append
+        """Adds lines to a file of the run: by a thread, so that training need not wait."""
+        self._metrics = MetricsFile(folder.metrics, self.append)
+        self._trace = TraceFile(folder.trace, self.append)
         self._live: _Live | None = None
         self._noted: set[str] = set()
 
@@ -59,10 +64,15 @@ class Logbook:
 
     def write_rollouts(self, step: int, lines: Iterable[Line]) -> None:
         """Completions of a step."""
-        write_rollouts(self._folder.rollouts, step, lines)
+        write_rollouts(self._folder.rollouts, step, lines, self.append)
+
+    def settle(self) -> None:
+        """Waits until all files hold what was written: before a checkpoint, and at the end."""
+        self._appender.settle()
 
     def close(self) -> None:
-        """Stops to show progress."""
+        """Settles, and stops to show progress."""
+        self.settle()
         if self._live is not None:
             self._live.board.close()
             self._live.view.close()

@@ -131,13 +131,14 @@ _NONE: Mapping[str, str] = {}
 class MetricsFile:
     """`metrics.jsonl`: appended to by process 0, one object a step."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, append: jsonl.Append = jsonl.append_text) -> None:
         self.path = path
+        self._append = append
 
     def append(self, line: Mapping[str, float], digests: Mapping[str, str] = _NONE) -> None:
         """Writes one step's line: figures, then digests."""
         clean = {name: _finite(value) for name, value in line.items()}
-        jsonl.append(self.path, [{**clean, **digests}])
+        self._append(self.path, jsonl.lines([{**clean, **digests}]))
 
     def drop_after(self, step: int) -> None:
         """Forgets the lines past `step`: a resumed run writes them again."""

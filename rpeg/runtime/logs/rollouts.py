@@ -48,13 +48,15 @@ def describe(y: Trajectories, rewards: Mapping[str, Tensor], step: int) -> list[
     return list(zip(ordinals, samples, texts, strict=True))
 
 
-def write_rollouts(folder: Path, step: int, lines: Iterable[Line]) -> None:
+def write_rollouts(
+    folder: Path, step: int, lines: Iterable[Line], append: jsonl.Append = jsonl.append_text
+) -> None:
     """Appends the lines of one step, in the order of their prompts and samples."""
     ordered = sorted(lines, key=itemgetter(0, 1))
     if ordered:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"step-{step:06d}.jsonl"
-        jsonl.append_text(path, "".join(f"{text}\n" for _, _, text in ordered))
+        append(path, "".join(f"{text}\n" for _, _, text in ordered))
 
 
 def drop_rollouts_after(folder: Path, step: int) -> None:

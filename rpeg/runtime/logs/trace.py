@@ -21,16 +21,17 @@ _MICROSECONDS = 1e6
 class TraceFile:
     """`trace.json`: appended to by process 0."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, append: jsonl.Append = jsonl.append_text) -> None:
         self.path = path
+        self._append = append
 
     def append(self, spans_by_process: Sequence[list[Span]]) -> None:
         """Adds the stages of one step, one list a process."""
         if not self.path.exists():
             self._write([])
-        with self.path.open("a", encoding="utf-8") as file:
-            for process, spans in enumerate(spans_by_process):
-                file.writelines(_line(_event(span, process)) for span in spans)
+        processes = enumerate(spans_by_process)
+        lines = [_line(_event(span, process)) for process, spans in processes for span in spans]
+        self._append(self.path, "".join(lines))
 
     def drop_after(self, step: int) -> None:
         """Forgets the events past `step`."""

@@ -100,8 +100,9 @@ def _ids(batch: Batch) -> Iterable[SampleId]:
 class Ledger:
     """The ledger of a run. Every process notes its share; process 0 writes."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, append: jsonl.Append = jsonl.append_text) -> None:
         self.path = path
+        self._append = append
         self._step: list[Consumed] = []
         self._dropped: list[Dropped] = []
         self._committed: list[jsonl.Object] = []
@@ -142,7 +143,8 @@ class Ledger:
         updates = [_line(parts) for pool in (shares, *away) for parts in zip(*pool, strict=True)]
         lines = [*_dropped_lines(dropped), *updates]
         if lines:
-            jsonl.append(self.path, ({"step": step, "attempt": attempt, **u} for u in lines))
+            numbered = ({"step": step, "attempt": attempt, **line} for line in lines)
+            self._append(self.path, jsonl.lines(numbered))
 
     def rewind(self, step: int, attempt: int) -> None:
         """Marks what was done past `step`; what the checkpoint says counts before it."""
