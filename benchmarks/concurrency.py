@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -34,6 +35,11 @@ HERE = Path(__file__).resolve().parent
 PIPELINE = "async_two_pools.rpeg"
 WARM_UP = 3
 """Steps at the beginning that aren't counted."""
+EVALUATIONS = re.compile(
+    r"    every\(steps=25\) {\n.*?\n    }\n|  data heldout = [^\n]*\n| *heldout_acc on [^\n]*\n",
+    re.S,
+)
+"""What the pipeline does on some steps, the data for that, and where."""
 SAMPLES = 32 * 8
 PART = 0.8
 """Of sampling and training: how long a batch waits for the slow verifier."""
@@ -67,7 +73,7 @@ class Job:
         text = (EXAMPLES / PIPELINE).read_text(encoding="utf-8")
         text = text.replace("run:warmup/actor", WARM).replace(RULE, self.verifier)
         file = self.folder / PIPELINE
-        file.write_text(text.replace("every(steps=25)", "every(steps=1000000)"), encoding="utf-8")
+        file.write_text(EVALUATIONS.sub("", text), encoding="utf-8")
         for package, how, old in (
             (self.two, ("--plan", "two"), staleness),
             (self.one, ("--processes", "2"), 0),
