@@ -11,6 +11,8 @@ from rpeg.rundir.failures import RunFolderFailure
 from rpeg.rundir.files import write_atomic
 
 Object = dict[str, Any]
+Column = Sequence[str | int] | Mapping[str, "Column"]
+"""Of each object, JSON text or a whole number, or the columns of an object within."""
 
 
 def read(path: Path) -> list[Object]:
@@ -69,13 +71,22 @@ def encoded(values: Sequence[str | float | None]) -> list[str]:
     return _ENCODER.encode(values)[1:-1].split("\n") if values else []
 
 
-def objects_of(columns: Mapping[str, Sequence[str | int]]) -> list[str]:
-    """The JSON text of each object, from those of their values by name, or whole numbers: a fifth
-    of what encoding the objects takes.
+def objects_of(columns: Mapping[str, Column]) -> list[str]:
+    """The JSON text of each object, from those of their values by name, or whole numbers; a column
+    of columns is an object in each. A fifth of what encoding the objects takes.
     """
-    names = [json.dumps(name, ensure_ascii=False).replace("%", "%%") for name in columns]
-    pattern = "{" + ", ".join(f"{name}: %s" for name in names) + "}"
-    return [pattern % values for values in zip(*columns.values(), strict=True)]
+    pattern, values = _pattern(columns)
+    return [pattern % each for each in zip(*values, strict=True)]
+
+
+def _pattern(columns: Mapping[str, Column]) -> tuple[str, list[Sequence[str | int]]]:
+    """What an object looks like, and the columns that fill it."""
+    fields, values = list[str](), list[Sequence[str | int]]()
+    for name, column in columns.items():
+        field, parts = _pattern(column) if isinstance(column, Mapping) else ("%s", [column])
+        fields.append(json.dumps(name, ensure_ascii=False).replace("%", "%%") + ": " + field)
+        values += parts
+    return "{" + ", ".join(fields) + "}", values
 
 
 Append = Callable[[Path, str], None]

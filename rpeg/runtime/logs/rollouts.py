@@ -38,7 +38,7 @@ def describe(y: Trajectories, rewards: Mapping[str, Tensor], step: int) -> list[
             "prompt": jsonl.encoded([row.prompt for row in y.rows]),
             "answer": jsonl.encoded([row.answer for row in y.rows]),
             "completion": jsonl.encoded(y.texts),
-            "rewards": jsonl.objects_of(of_rewards) if rewards else ["{}"] * len(y.rows),
+            "rewards": of_rewards,
             "finished": [_BOOLEANS[ended] for ended in y.finished.tolist()],
             "tokens": y.lengths.tolist(),
             "version": oldest,
