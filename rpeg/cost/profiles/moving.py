@@ -57,10 +57,10 @@ def publish_within(
     )
 
 
-GATHERED_TENSORS, BROADCAST_TENSORS, END_TENSORS = 8.0, 11.0, 2.0
-"""Messages in which the trainer's own processes make a layer whole: among tensor-parallel ranks one
-for each of Megatron-Core's parameters, among pipeline stages one for each of Hugging Face's; and
-for what stands before and behind layers. A test counts them.
+LAYER_PARAMETERS, END_PARAMETERS = 8.0, 2.0
+"""Messages in which the trainer's own processes make a layer whole: among tensor-parallel ranks and
+among pipeline stages one for each of Megatron-Core's parameters; and for what stands before and
+behind layers. A test counts them.
 """
 
 
@@ -69,9 +69,8 @@ def tensor_messages(model: ModelShape, trainer: Layout, machine: Machine) -> Pro
     layers = model.shape.layers
     gathered = collective(machine, ALL_GATHER, 0.0, Group.of(machine, trainer.tp))
     sent = collective(machine, BROADCAST, 0.0, Group.of(machine, trainer.pp, trainer.tp))
-    seconds = (GATHERED_TENSORS * layers + END_TENSORS) * gathered
-    seconds = seconds + (BROADCAST_TENSORS * layers + END_TENSORS) * sent
-    return moved("communication", float(seconds))
+    messages = LAYER_PARAMETERS * layers + END_PARAMETERS
+    return moved("communication", float(messages * (gathered + sent)))
 
 
 def publish_apart(

@@ -22,7 +22,7 @@ from rpeg.cost.generation import EAGER_LAYER, EAGER_STEP
 from rpeg.cost.hardware import load_machine
 from rpeg.cost.layers import MEASURED, Pricing, Work
 from rpeg.cost.plans import Plans
-from rpeg.cost.profiles.moving import BROADCAST_TENSORS, END_TENSORS, GATHERED_TENSORS
+from rpeg.cost.profiles.moving import END_PARAMETERS, LAYER_PARAMETERS
 from rpeg.cost.profiles.setting import MEASURED_ADAM, MEASURED_OPTIMIZER, MEASURED_STEP
 from rpeg.runtime.batches.examples import Examples
 from rpeg.runtime.engine.decoder import Decoder
@@ -205,9 +205,8 @@ def streamed_numbers() -> float:
 
 
 def test_tensors_of_a_publish(groups: Groups) -> None:
-    """Among tensor-parallel ranks each parameter is gathered, among stages each tensor sent."""
+    """Among tensor-parallel ranks each parameter is gathered, among stages each is sent."""
     source = ModelSource(MODEL, seed=0)
     layers = source.shape.layers
     units = list(WeightMap(source.shape, groups).local_units())
-    assert len(units) == GATHERED_TENSORS * layers + END_TENSORS
-    assert sum(len(unit.sources) for unit in units) == BROADCAST_TENSORS * layers + END_TENSORS
+    assert len(units) == LAYER_PARAMETERS * layers + END_PARAMETERS

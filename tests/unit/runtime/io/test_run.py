@@ -60,7 +60,9 @@ def train(completions: Callable[..., Trajectories]) -> Train:
 
 
 def forget(run: Run) -> None:
-    """As if the process had died: its lock goes with it."""
+    """As if the process had ended: what it wrote is written, and its lock goes with it."""
+    assert run._logbook is not None
+    run._logbook.settle()
     run._lock.release()
     gc.collect()
 
