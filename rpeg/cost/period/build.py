@@ -17,7 +17,7 @@ from xdsl.ir import Operation
 
 from rpeg.cost.period.chunks import Chunks
 from rpeg.cost.period.graph import Edge, Task, TaskGraph
-from rpeg.cost.period.orders import back_pressure, resource_orders
+from rpeg.cost.period.orders import back_pressure, books, resource_orders
 from rpeg.cost.period.schedule import Schedule, overlapping
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.declare import PipelineOp
@@ -57,6 +57,7 @@ def task_graph(
         *_dependences(schedule, chains, chunks),
         *resource_orders(schedule, chains, chunks),
         *back_pressure(schedule, chains),
+        *books(schedule, chains),
     ]
     tasks = tuple(task for chain in chains.values() for task in chain)
     return TaskGraph(tasks, tuple(_first_of_each(edges)))

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-Why = Literal["data", "state", "order", "staleness", "back-pressure"]
+Why = Literal["data", "state", "order", "staleness", "back-pressure", "books"]
 
 
 @dataclass(frozen=True)

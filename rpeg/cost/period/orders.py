@@ -3,7 +3,8 @@
 A pool goes through its sequence again and again, and a link sends in the order of the text. A
 channel holds `capacity` batches that were sent and not taken: whoever sends one more waits until
 the other pool gets to where it takes the oldest, and so does what stands behind it in its sequence.
-What comes in chunks goes before all that it does not need: it is there to fill gaps.
+What comes in chunks goes before all that it does not need: it is there to fill gaps. Pools that
+train end their steps together.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from itertools import pairwise
 from rpeg.cost.period.chunks import Chunks
 from rpeg.cost.period.graph import Edge, Task
 from rpeg.cost.period.schedule import Channel, Schedule, channels
+from rpeg.ir.pools import home_of, trained_on
 
 Chains = Mapping[str, Sequence[Task]]
 
@@ -54,11 +56,31 @@ def back_pressure(schedule: Schedule, chains: Chains) -> Iterator[Edge]:
             yield Edge(chains[taken][-1].name, chains[waiting][0].name, distance, "back-pressure")
 
 
+def books(schedule: Schedule, chains: Chains) -> Iterator[Edge]:
+    """Pools that train and the one that keeps the run's books end a step before either begins the
+    next: a checkpoint is of one step.
+    """
+    step = next(iter(schedule.tasks.values())).parent_op()
+    assert step is not None, "tasks are operations of a step"
+    home = home_of(step)
+    for pool in dict.fromkeys(trained_on(step).values()):
+        if home is None or pool == home:
+            continue
+        for one, other in ((home, pool), (pool, home)):
+            last, first = _run(schedule, chains, one)[-1], _run(schedule, chains, other)[0]
+            yield Edge(chains[last][-1].name, chains[first][0].name, 1, "books")
+
+
+def _run(schedule: Schedule, chains: Chains, pool: str) -> Sequence[str]:
+    """The tasks that a pool runs itself, in its order."""
+    return [label for label in schedule.sequences[pool] if chains[label][0].resource == pool]
+
+
 def _before(schedule: Schedule, chains: Chains, channel: Channel) -> tuple[str, int]:
     """The task behind which a pool takes a batch, and whether it is of the turn before."""
     sequence = schedule.sequences[channel.target]
     place = min(sequence.index(label) for label in channel.labels)
-    run = [label for label in sequence if chains[label][0].resource == channel.target]
+    run = _run(schedule, chains, channel.target)
     earlier = [label for label in sequence[:place] if label in run]
     return (earlier[-1], 0) if earlier else (run[-1], 1)
 
@@ -68,6 +90,6 @@ def _senders(schedule: Schedule, chains: Chains, channel: Channel) -> Iterator[t
     yield from ((label, 0) for label in channel.labels)
     sequence = schedule.sequences[channel.source]
     place = min(sequence.index(label) for label in channel.labels)
-    run = [label for label in sequence if chains[label][0].resource == channel.source]
+    run = _run(schedule, chains, channel.source)
     later = [label for label in sequence[place:] if label in run]
     yield (later[0], 0) if later else (run[0], 1)

@@ -193,3 +193,30 @@ def test_more_chunks_wait_less(tmp_path: Path, chunk: str, period_s: float) -> N
         at_l2(f"{file}@two"), lambda op: one_second(op) if op.name != "rpeg.transfer" else 0.0
     )
     assert steady(graph).period_s == pytest.approx(period_s)
+
+
+VALUES = "rpeg.values"
+STALE = (
+    ("generate(actor@i, q", "generate(actor@[i-2..i], q"),
+    ("adv, lp_old, clip", "adv, lp_old, w, clip"),
+    ("    pg = ppo", "    w = importance(lp_old, lp)\n    pg = ppo"),
+)
+"""Has the rollouts of the example run ahead."""
+
+
+def test_pools_that_train_end_their_steps_together(tmp_path: Path) -> None:
+    """A critic's pool has its samples early, and waits for the actor's, which keeps the books."""
+    text = (EXAMPLES / "sort_digits_ppo.rpeg").read_text(encoding="utf-8")
+    for before, after in STALE:
+        assert before in text
+        text = text.replace(before, after, 1)
+    path = tmp_path / "stale.rpeg"
+    path.write_text(text, encoding="utf-8")
+    source = read(f"{path}:ppo")
+    module, pipeline, _ = one_pipeline(source, ())
+    run_passes(module, [RpegAnnotateParallelismPass(plan="apart"), RpegSchedulePass()], source)
+    graph = task_graph(pipeline, lambda op: (6.0 if op.name == VALUES else 1.0) * one_second(op))
+    found = {(e.source, e.target, e.distance) for e in graph.edges if e.why == "books"}
+    first, last = (graph.resources["trainer"][place].name for place in (0, -1))
+    assert found == {(last, "v", 1), ("critic", first, 1)}
+    assert steady(graph).period_s > steady(graph.without("books")).period_s
