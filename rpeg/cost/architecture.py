@@ -41,6 +41,49 @@ class Experts:
     """Leading layers that keep a plain MLP."""
     every: int = 1
     """Every how manieth of the other layers is a mixture."""
+    latent: int = 0
+    """Width that tokens are sent and multiplied at, projected down and up; 0 is the hidden one."""
+
+
+@dataclass(frozen=True)
+class StateSpace:
+    """Layers with a state of fixed size in place of attention (Mamba-2, arXiv 2405.21060).
+
+    A model that has them has one block a layer: of these, attention, an MLP or a mixture.
+    """
+
+    layers: int
+    attention: int
+    """Layers with attention alone."""
+    mlps: int
+    """Layers with a plain MLP alone; mixtures are the rest."""
+    heads: int
+    head_width: int
+    state_width: int
+    groups: int
+    chunk: int
+    """Tokens whose pairs are multiplied as in attention."""
+
+    @property
+    def inner(self) -> int:
+        """Width of what the state is kept for."""
+        return self.heads * self.head_width
+
+    @property
+    def projected(self) -> int:
+        """What the first projection writes: a gate, inputs, keys and queries, steps."""
+        return 2 * self.inner + 2 * self.groups * self.state_width + self.heads
+
+    @property
+    def flops(self) -> float:
+        """Of a token in a forward pass, outside of projections."""
+        within = self.chunk * (self.inner + self.groups * self.state_width)
+        return 2.0 * (within + 2.0 * self.inner * self.state_width)
+
+    @property
+    def state_bytes(self) -> float:
+        """Of one sequence and layer, in fp32."""
+        return 4.0 * self.inner * self.state_width
 
 
 @dataclass(frozen=True)
@@ -59,6 +102,7 @@ class Architecture:
     tied: bool = False
     experts: Experts | None = None
     latent: Latent | None = None
+    state_space: StateSpace | None = None
     positions: int = 0
     """Rows of a learned table of positions; 0 without one."""
     sinks: bool = False
@@ -127,12 +171,31 @@ class Architecture:
         """Layers that hold experts."""
         if self.experts is None:
             return 0
+        if (hybrid := self.state_space) is not None:
+            return self.layers - hybrid.layers - hybrid.attention - hybrid.mlps
         return (self.layers - self.experts.dense_layers) // self.experts.every
 
     @property
     def plain_layers(self) -> int:
         """Layers with a plain MLP."""
-        return self.layers - self.mixture_layers
+        return self.state_space.mlps if self.state_space else self.layers - self.mixture_layers
+
+    @property
+    def attention_layers(self) -> int:
+        """Layers with attention."""
+        return self.state_space.attention if self.state_space else self.layers
+
+    @property
+    def blocks(self) -> int:
+        """Attention, MLPs, mixtures and state spaces together: two a layer of a usual model."""
+        return self.layers if self.state_space else 2 * self.layers
+
+    @property
+    def state_weights(self) -> int:
+        """Weights of one layer with a state: its two projections."""
+        if self.state_space is None:
+            return 0
+        return self.hidden * (self.state_space.projected + self.state_space.inner)
 
     @property
     def plain_mlp_weights(self) -> int:
@@ -142,7 +205,12 @@ class Architecture:
     @property
     def expert_weights(self) -> int:
         """Weights of one routed expert."""
-        return self.mlp_matrices * self.hidden * self.experts.ffn if self.experts else 0
+        return self.mlp_matrices * self.sent_width * self.experts.ffn if self.experts else 0
+
+    @property
+    def sent_width(self) -> int:
+        """Elements of a token that is sent to an expert."""
+        return self.experts.latent or self.hidden if self.experts else self.hidden
 
     @property
     def shared_weights(self) -> int:
@@ -150,7 +218,8 @@ class Architecture:
         if self.experts is None:
             return 0
         shared = self.mlp_matrices * self.hidden * self.experts.shared_ffn
-        return shared + self.hidden * self.experts.number
+        latent = 2 * self.hidden * self.experts.latent
+        return shared + latent + self.hidden * self.experts.number
 
     @property
     def routed_parameters(self) -> int:
@@ -161,8 +230,10 @@ class Architecture:
     @property
     def layer_parameters(self) -> int:
         """All weights of layers other than routed experts."""
+        states = self.state_space.layers * self.state_weights if self.state_space else 0
         return (
-            self.layers * self.attention_weights
+            states
+            + self.attention_layers * self.attention_weights
             + self.plain_layers * self.plain_mlp_weights
             + self.mixture_layers * self.shared_weights
         )
@@ -190,7 +261,9 @@ class Architecture:
 
         `tokens` is S1, the sum of the lengths; `squares` is S2, the sum of their squares.
         """
-        return 2 * self.multiplied * tokens + 2 * self.layers * self.score_width * squares
+        states = self.state_space.layers * self.state_space.flops if self.state_space else 0.0
+        core = 2 * self.attention_layers * self.score_width * squares
+        return 2 * self.multiplied * tokens + core + states * tokens
 
     def attended(self, tokens: Array) -> Array:
         """Of so many tokens of context those that a layer attends to, on average."""
@@ -212,4 +285,4 @@ class Architecture:
 
     def cached_bytes(self, bytes_each: float = 2) -> float:
         """Bytes of the key-value cache for one token."""
-        return self.layers * self.cached_width * bytes_each
+        return self.attention_layers * self.cached_width * bytes_each

@@ -7,7 +7,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from rpeg.cost.architecture import Architecture, Experts, Latent
+from rpeg.cost.architecture import Architecture, Experts, Latent, StateSpace
 from rpeg.cost.hugging_face import from_hugging_face
 from rpeg.ir.figures import AT_LEAST_0, TOP, FigureError, Figures, up_to
 from rpeg.resources import resource
@@ -26,7 +26,10 @@ KEYS = {
             "full_every",
         ),
     ),
-    "experts": ("number", "per_token", "ffn", "shared_ffn", "dense_layers", "every"),
+    "experts": ("number", "per_token", "ffn", "shared_ffn", "dense_layers", "every", "latent"),
+    "state_space": (
+        *("layers", "attention", "mlps", "heads", "head_width", "state_width", "groups", "chunk"),
+    ),
     "latent": ("q_rank", "kv_rank", "nope_width", "rope_width", "value_width"),
 }
 """Keys by section. The whole file has one source; its numbers are plain."""
@@ -101,6 +104,7 @@ def _architecture(file: Figures) -> Architecture:
         full_every=file.count(TOP, "full_every", default=1),
         experts=_experts(file) if "experts" in file.sections else None,
         latent=_latent(file) if "latent" in file.sections else None,
+        state_space=_state_space(file) if "state_space" in file.sections else None,
     )
 
 
@@ -114,6 +118,21 @@ def _experts(file: Figures) -> Experts:
         shared_ffn=file.count("experts", "shared_ffn", AT_LEAST_0, default=0),
         dense_layers=file.count("experts", "dense_layers", layers, default=0),
         every=file.count("experts", "every", default=1),
+        latent=file.count("experts", "latent", AT_LEAST_0, default=0),
+    )
+
+
+def _state_space(file: Figures) -> StateSpace:
+    within = up_to(file.count(TOP, "layers"), AT_LEAST_0)
+    return StateSpace(
+        layers=file.count("state_space", "layers", within),
+        attention=file.count("state_space", "attention", within),
+        mlps=file.count("state_space", "mlps", within),
+        heads=file.count("state_space", "heads"),
+        head_width=file.count("state_space", "head_width"),
+        state_width=file.count("state_space", "state_width"),
+        groups=file.count("state_space", "groups"),
+        chunk=file.count("state_space", "chunk"),
     )
 
 

@@ -123,13 +123,20 @@ class Serving:
         return whole / smaller(self.tp, heads)
 
     @property
+    def states(self) -> Array:
+        """Bytes of a sequence's states on one GPU, which a step reads and writes."""
+        hybrid = self.shape.state_space
+        held = hybrid.layers * hybrid.state_bytes if hybrid else 0.0
+        return held / (self.tp * self.pp)
+
+    @property
     def _latent_flops(self) -> Array:
         """FLOPs for a token of the cache: each head multiplies the whole latent, twice."""
         latent = self.shape.latent
         if latent is None:
             return np.zeros_like(self.tp)
         each = 2.0 * (2.0 * latent.kv_rank + latent.rope_width)
-        return each * self.shape.heads * self.shape.layers / self.tp
+        return each * self.shape.heads * self.shape.attention_layers / self.tp
 
     @property
     def weights(self) -> Array:
@@ -150,10 +157,11 @@ class Serving:
         flops = 2.0 * self.shape.multiplied * n / self.machine.matmul_rate(self.precision)
         bytes_read = self.width * self._weights_read(n) / self.machine.memory_rate
         weights = larger(flops / self.tp, bytes_read)
+        weights = weights + 2.0 * n * self.states / self.machine.memory_rate
         attended = self.shape.attended(past)
         cache = n * attended * self.cached * self.pp / self.machine.memory_rate
         cache = larger(cache, n * attended * self._latent_flops / self.machine.attention_rate)
-        kernels = KERNELS_A_LAYER * self.shape.layers
+        kernels = KERNELS_A_LAYER * self.shape.blocks / 2.0
         kernels += KERNELS_A_MIXTURE * self.shape.mixture_layers
         sent = n * self.shape.hidden * BF16_BYTES
         host = engine.step_s + engine.sequence_s * n + self.launches(engine)
@@ -183,7 +191,7 @@ class Serving:
         count, each = np.asarray(tokens, np.float64), np.asarray(length, np.float64)
         inner = self.shape.multiplied - self.shape.vocabulary * self.shape.hidden
         dense = 2.0 * inner * count / self.machine.matmul_rate(self.precision)
-        core = 2.0 * self.shape.layers * self.shape.score_width * count * each
+        core = 2.0 * self.shape.attention_layers * self.shape.score_width * count * each
         core = core * self.shape.attended_share(each)
         read = self.width * self._weights_read(count) / self.machine.memory_rate
         moved = STREAMED_BYTES * self.shape.layers * self.shape.hidden * count
@@ -202,7 +210,7 @@ class Serving:
         return np.asarray(rest + shape.routed_parameters * met / self.tp)
 
     def _reductions(self, size: Array) -> Array:
-        """Two all-reduces a layer; with attention of each GPU's own, tokens go to experts and
+        """An all-reduce a block; with attention of each GPU's own, tokens go to experts and
         back.
         """
         group = Group.of(self.machine, self.tp)
@@ -211,7 +219,7 @@ class Serving:
             sent = dispatch(self.machine, size / self.tp * copies, group, copies)
             return 2.0 * self.shape.mixture_layers * sent
         one = collective(self.machine, ALL_REDUCE, size, group)
-        return 2.0 * self.shape.layers * one
+        return self.shape.blocks * one
 
 
 @dataclass(frozen=True)
@@ -251,7 +259,8 @@ class Requests:
 def concurrency(serving: Serving, requests: Requests, engine: Engine) -> Array:
     """Sequences that run at once, at least one."""
     each = requests.prompt + requests.longest if engine.reserves else requests.context
-    fitting = serving.room(engine) / serving.shape.attended(each)
+    held = serving.shape.attended(each) + serving.states / serving.cached
+    fitting = serving.room(engine) / held
     slots = engine.most_sequences * np.where(serving.attention_dp, serving.tp, 1.0)
     most = smaller(smaller(fitting, slots), requests.number)
     return larger(most, 1.0)

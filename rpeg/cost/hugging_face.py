@@ -32,6 +32,7 @@ def from_hugging_face(path: Path) -> Architecture:
     hidden = config.one("hidden_size", "n_embd", "d_model")
     heads = config.one("num_attention_heads", "n_head")
     kind = config.words("model_type")
+    window, full_every = _windows(config)
     return Architecture(
         name=path.parent.name or path.stem,
         layers=config.one("num_hidden_layers", "n_layer"),
@@ -44,20 +45,21 @@ def from_hugging_face(path: Path) -> Architecture:
         gated=kind not in PLAIN_MLP,
         tied=config.flag("tie_word_embeddings", default=kind in TIED),
         sinks=kind == "gpt_oss",
-        **_windows(config),
+        window=window,
+        full_every=full_every,
         experts=_experts(config),
         latent=_latent(config),
     )
 
 
-def _windows(config: Config) -> dict[str, int]:
-    """The sliding window, where `layer_types` tells which layers have it."""
+def _windows(config: Config) -> tuple[int, int]:
+    """The sliding window, and every how manieth layer has none; 0 and 1 where untold."""
     types = config.held.get("layer_types")
     window = config.one("sliding_window", within=AT_LEAST_0, default=0)
     if not isinstance(types, list) or not window:
-        return {}
+        return 0, 1
     full = types.count("full_attention")
-    return {"window": window, "full_every": len(types) // full} if 0 < full < len(types) else {}
+    return (window, len(types) // full) if 0 < full < len(types) else (0, 1)
 
 
 def _experts(config: Config) -> Experts | None:

@@ -105,6 +105,14 @@ SCORE_BYTES = 4.5
 LOSS_BYTES = 12.0
 """Bytes moved for a logit in the forward pass: fp32 copy, maximum, exponentials, sum."""
 
+STATE_BYTES, STATE_KERNELS = 36.0, 8
+"""Of a layer with a state, for each element of its inner width: convolution, scan, gate and norm
+write and read it; and how many kernels that takes."""
+
+SCAN_SHARE = 0.25
+"""Of the rate of fused attention, what the scan's small products reach: tiles of 64 by 64, in four
+kernels with the states of chunks written and read between them."""
+
 ROUTING_KERNELS = 16
 """Small kernels of a router and a dispatcher: scores, top-k, histogram, permutation, padding."""
 
@@ -163,11 +171,45 @@ class Pricing:
 
     def mixture_layer(self) -> Work:
         """Attention, shared experts and routed experts."""
+        work = self.mixer() + self.mixture() + self._tensor_exchange(1)
+        return self._launched(work, self.host.mixture)
+
+    def alone(self) -> tuple[tuple[int, Work], ...]:
+        """Layers of a model with state spaces, by how many: each is one block."""
+        shape, plain = self.shape, self.host.plain / 2.0
+        hybrid = shape.state_space
+        assert hybrid is not None
+        sent = self._tensor_exchange(1)
+        kinds = [
+            (hybrid.layers, self._launched(self.states() + sent, plain)),
+            (hybrid.attention, self._launched(self.mixer() + sent, plain)),
+            (hybrid.mlps, self._launched(self.mlp(shape.ffn) + sent, plain)),
+        ]
+        if shape.experts:
+            kinds.append((shape.mixture_layers, self._launched(self.mixture(), self.host.mixture)))
+        return tuple(kinds)
+
+    def states(self) -> Work:
+        """A layer with a state of fixed size: projections, convolution, scan by chunks, gate."""
+        shape, plans, hybrid = self.shape, self.plans, self.shape.state_space
+        assert hybrid is not None
+        work = self._dense(plans.tokens, shape.hidden, hybrid.projected / plans.tp)
+        work += self._dense(plans.tokens, hybrid.inner / plans.tp, shape.hidden)
+        flops = plans.tokens * hybrid.flops / plans.tp
+        scan = np.asarray(flops / (SCAN_SHARE * self.machine.attention_rate))
+        kept = STATE_BYTES * hybrid.inner + 4.0 * hybrid.state_bytes / hybrid.chunk
+        moved = 10.0 * shape.hidden / plans.sequence_split + kept / plans.tp
+        work += Work(forward=scan, data_gradient=ATTENTION_BACKWARD * scan)
+        return work + self._stream(plans.tokens * moved, STATE_KERNELS)
+
+    def mixture(self) -> Work:
+        """Shared experts and routed ones."""
         experts = self.shape.experts
         assert experts is not None
         shared = self.mlp(experts.shared_ffn) if experts.shared_ffn else Work()
-        work = self.mixer() + shared + self.routed() + self._tensor_exchange(1)
-        return self._launched(work, self.host.mixture)
+        if experts.latent:
+            shared += self._dense(self.plans.tokens, self.shape.hidden, 2.0 * experts.latent)
+        return shared + self.routed()
 
     def mixer(self) -> Work:
         """Attention: projections, the core, norm, residual and rotary positions; the ring of cp."""
@@ -200,9 +242,10 @@ class Pricing:
         inner = experts.ffn / plans.etp
         rows = sent * plans.etp / local
         up = inner * (shape.mlp_matrices - 1)
-        grouped = self._dense(rows, shape.hidden, up) + self._dense(rows, inner, shape.hidden)
+        width = shape.sent_width
+        grouped = self._dense(rows, width, up) + self._dense(rows, inner, width)
         several = self.dispatcher.by_expert * ((local > 1.0) & (plans.ep > 1.0))
-        permuted = (self.dispatcher.permuted + several) * shape.hidden
+        permuted = (self.dispatcher.permuted + several) * width
         moved = permuted + 2.0 * (up + inner) * plans.etp
         routing = self._stream(sent * moved, ROUTING_KERNELS)
         looped = local * self.host.expert * self.machine.launch_s
@@ -262,7 +305,7 @@ class Pricing:
     def _exchange(self, sent: Array) -> Work:
         """Two all-to-alls; within an expert's tensor parallelism, gather and scatter too."""
         plans = self.plans
-        size = sent * self.shape.hidden * usual_width(self.machine)
+        size = sent * self.shape.sent_width * usual_width(self.machine)
         across = Group.of(self.machine, plans.ep, plans.etp)
         copies = self.shape.experts.per_token if self.shape.experts else 1
         once, exposed = self.dispatcher.once, self.dispatcher.exposed

@@ -155,6 +155,8 @@ def activations(shape: Architecture, plans: Plans, keeping: Keeping, held: Array
     attention = _attention(shape, plans, keeping)
     plain = attention + _mlp(shape, plans, keeping, shape.ffn)
     layers, largest = shape.plain_layers * plain, plain
+    if shape.state_space:
+        return _hybrid(shape, plans, keeping, held)
     if shape.experts:
         mixture = attention + _mixture(shape, plans, keeping)
         layers = layers + shape.mixture_layers * mixture
@@ -164,6 +166,25 @@ def activations(shape: Architecture, plans: Plans, keeping: Keeping, held: Array
     full = plans.recompute == FULL
     selective = np.where(plans.recompute == SELECTIVE, keeping.selected, 1.0)
     each: Array = np.where(full, waiting, selective * layers) / plans.pp
+    kept: Array = each * held + np.where(full, 2.0 * largest, 0.0)
+    return plans.tokens * kept
+
+
+def _hybrid(shape: Architecture, plans: Plans, keeping: Keeping, held: Array) -> Array:
+    """The same where a layer is one block."""
+    hybrid = shape.state_space
+    assert hybrid is not None
+    states = (
+        _around(shape, plans, keeping) + 2.0 * (hybrid.projected + 4.0 * hybrid.inner) / plans.tp
+    )
+    attention, mlp = _attention(shape, plans, keeping), _mlp(shape, plans, keeping, shape.ffn)
+    mixture = _mixture(shape, plans, keeping) if shape.experts else np.zeros(())
+    layers = hybrid.layers * states + hybrid.attention * attention + hybrid.mlps * mlp
+    layers = layers + shape.mixture_layers * mixture
+    inputs = 2.0 * shape.hidden / plans.sequence_split * shape.layers
+    full = plans.recompute == FULL
+    largest = larger(larger(states, attention), larger(mlp, mixture))
+    each: Array = np.where(full, 0.0 if keeping.offloaded else inputs, layers) / plans.pp
     kept: Array = each * held + np.where(full, 2.0 * largest, 0.0)
     return plans.tokens * kept
 
@@ -193,6 +214,6 @@ def _mixture(shape: Architecture, plans: Plans, keeping: Keeping) -> Array:
     """Bytes a token of a mixture: routed tokens are kept once sent, and within their expert."""
     experts = shape.experts
     assert experts is not None
-    each = keeping.routed * shape.hidden + 2.0 * shape.mlp_matrices * experts.ffn
+    each = keeping.routed * shape.sent_width + 2.0 * shape.mlp_matrices * experts.ffn
     routed = experts.per_token * each * plans.imbalance / plans.tp
     return _mlp(shape, plans, keeping, experts.shared_ffn) + routed

@@ -143,6 +143,10 @@ def _stages(pricing: Pricing) -> tuple[Work, Work]:
     """Layers of one pipeline rank, and what the last rank has besides."""
     shape, plans = pricing.shape, pricing.plans
     layers = Work()
+    if shape.state_space:
+        for count, work in pricing.alone():
+            layers += work.times(count)
+        return layers.times(1.0 / plans.pp), pricing.head()
     if shape.plain_layers:
         layers += pricing.plain_layer().times(shape.plain_layers)
     if shape.mixture_layers:

@@ -100,14 +100,15 @@ def architecture(row: Row) -> Architecture:
 
 
 def _alike(row: Row, layers: float, hidden: float) -> Architecture | None:
-    """The shipped mixture of that depth, width and number of experts, whatever it is called."""
+    """The shipped mixture, or model with states, of that depth, width and number of experts."""
     number = row.number("model", "experts")
     return next(
         (
             shape
             for shape in shipped().values()
-            if shape.experts
-            and (shape.layers, shape.hidden, shape.experts.number) == (layers, hidden, number)
+            if (shape.experts or shape.state_space)
+            and (shape.layers, shape.hidden) == (layers, hidden)
+            and (shape.experts.number if shape.experts else None) == number
         ),
         None,
     )
@@ -119,7 +120,7 @@ def _described(row: Row, known: Architecture | None, name: str) -> Architecture:
 
     told = row.table("model").get("extra")
     extra: dict[str, Any] = told if isinstance(told, dict) else {}
-    if extra.get("hybrid"):
+    if extra.get("hybrid") and (known is None or known.state_space is None):
         raise Unknown("state-space layers aren't modelled")
     hidden = one("hidden", 0)
     heads = one("heads", known.heads if known else hidden // 128)
@@ -145,6 +146,7 @@ def _described(row: Row, known: Architecture | None, name: str) -> Architecture:
         full_every=known.full_every if known else 1,
         experts=_experts(row, known, ffn, extra),
         latent=known.latent if known else _latent(extra),
+        state_space=known.state_space if known else None,
     )
 
 
@@ -172,6 +174,7 @@ def _experts(
             as_number(extra.get("first_k_dense")) or (before.dense_layers if before else 0)
         ),
         every=before.every if before else 1,
+        latent=before.latent if before else 0,
     )
 
 
@@ -256,9 +259,10 @@ HOPPER = ("H100", "H200", "H800", "H20", "GH200")
 """Devices that PyTorch had a grouped matmul for."""
 
 
-def launches(row: Row, hardware: Machine) -> Host:
+def launches(row: Row, hardware: Machine, latent: bool = False) -> Host:
     """How the record's framework launches layers with experts.
 
+    Latent attention comes with routing by groups, which NeMo alone starts kernel by kernel.
     NVIDIA's containers bring tuned recipes: fused, and with routing captured where one domain of
     links joins more than a node. A framework by itself starts from eager routing.
     """
@@ -269,6 +273,8 @@ def launches(row: Row, hardware: Machine) -> Host:
         return LOOPED
     if "cuda graphs" in text:
         return EAGER if "disabled" in text else CAPTURED
+    if kind == "megatron" and latent:
+        return EAGER
     if "container" not in text and kind == "bridge":
         return EAGER
     return CAPTURED if hardware.link.gpus > hardware.gpus_per_node else FUSED
@@ -358,7 +364,7 @@ def run(row: Row) -> Run:
         era=era(row),
         gpus=gpus,
         attention=attention_share(row, hardware),
-        host=launches(row, hardware),
+        host=launches(row, hardware, shape.latent is not None),
         dispatcher=dispatcher(row),
         gathers=TENSORS if family(row) == "deepspeed" else 1.0,
     )

@@ -23,6 +23,9 @@ from rpeg.resources import resource
         ("Qwen3-235B-A22B", 235.1),
         ("GPT-OSS-120B", 116.8),
         ("OPT-1.3B", 1.316),
+        ("Nemotron-H 56B", 56.3),
+        ("Nemotron_3_Nano", 31.58),
+        ("Nemotron_3_Super", 120.6),
     ],
 )
 def test_parameters(name: str, billions: float) -> None:
@@ -34,6 +37,12 @@ def test_parameters(name: str, billions: float) -> None:
 )
 def test_weights_a_token_meets(name: str, billions: float) -> None:
     assert load_architecture(name).multiplied / 1e9 == pytest.approx(billions, rel=1e-2)
+
+
+def test_flops_of_state_spaces_are_the_owners() -> None:
+    """NVIDIA's count for Nemotron-H 56B: 2.816e15 a sequence, attention not halved."""
+    shape = load_architecture("Nemotron-H-56B")
+    assert 3 * shape.forward_flops(8192, 2 * 8192**2) == pytest.approx(2.816e15, rel=5e-3)
 
 
 def test_flops_are_the_counters_of_verl() -> None:

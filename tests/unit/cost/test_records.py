@@ -130,6 +130,33 @@ def test_a_mixture_is_known_by_its_shape() -> None:
     assert architecture(row(model={**told, "experts": 64})).latent is None
 
 
+@pytest.mark.parametrize("name", ["Nemotron-H-56B", "Nemotron_3_Nano"])
+def test_a_state_is_held_instead_of_a_cache(name: str) -> None:
+    shape, hardware = load_architecture(name), load_machine("h100")
+    usual = replace(shape, state_space=None)
+    assert shape.cached_bytes() < 0.15 * usual.cached_bytes()
+    serving, engine = Serving.of(shape, hardware, 8), Engine()
+    short, long = (float(serving.step(64, context, engine)) for context in (100, 10_000))
+    assert long < 1.5 * short
+    stateless = replace(serving, shape=replace(shape, state_space=_tiny(shape)))
+    assert short > float(stateless.step(64, 100, engine))
+    plans = Plans.of(dp=8, batch=8, seq=8192)
+    assert training_memory(shape, plans).activations > 0
+    assert step_time(shape, hardware, plans).total > 0
+
+
+def _tiny(shape: Any) -> Any:
+    """Its state spaces with states of one element."""
+    return replace(shape.state_space, state_width=1)
+
+
+def test_states_are_known_by_their_shape() -> None:
+    told = {"name": "mine", "layers": 118, "hidden": 8192, "extra": {"hybrid": True}}
+    assert architecture(row(model=told)).state_space is not None
+    with pytest.raises(Unknown, match="state-space"):
+        architecture(row(model={**told, "layers": 117}))
+
+
 def test_deepep_spreads_experts_wherever_it_runs() -> None:
     model = {"name": "GPT-OSS 20B", "layers": 24, "hidden": 2880, "experts": 32, "topk": 4}
     told = row(model=model, dispatcher="deepep", framework="NeMo AutoModel, TE + FlexAttn")
