@@ -384,12 +384,13 @@ class Run:
 
         Collective.
         """
-        samples = len(y.rows)
+        samples, lengths = len(y.rows), y.lengths.tolist()
+        tokens = sum(lengths)
         self.measure(y, **fields)
-        self.log("length/mean", float(y.lengths.double().mean()), samples)
-        self.log("length/max", float(y.lengths.max()), how="max")
-        self.log("finished", float(y.finished.double().mean()), samples)
-        self.log("tokens", y.token_count, how="sum")
+        self.log("length/mean", tokens / samples, samples)
+        self.log("length/max", float(max(lengths)), how="max")
+        self.log("finished", sum(y.finished.tolist()) / samples, samples)
+        self.log("tokens", tokens, how="sum")
         step = self.step + 1
         shares = dict(world.gather((self.data_parallel[0], describe(y, fields, step))))
         if self._logbook is not None:

@@ -212,7 +212,8 @@ class Lane:
         self._logprobs.append(logprobs)
         self._versions.append(self.version)
         self._sampled.append(tokens.squeeze(1).tolist())
-        self._live = [self._going(rows) for rows in self._live]
+        if self._settings.stop or not self._tokenizer.eos_ids.isdisjoint(self._sampled[-1]):
+            self._live = [self._going(rows) for rows in self._live]
 
     def _read(self, t: int) -> None:
         """Has the model read token t of the chunks that are not over."""

@@ -74,5 +74,7 @@ def gumbel(
         counter = ids, places, samples[rows, None, None], ordinals[rows, None, None]
         words = _words(counter, (run_seed & _LOW, seed & _LOW))
         uniform = torch.stack(words, dim=-1).double().add_(0.5).mul_(2.0**-32)
-        noise[rows] = uniform.log_().neg_().log_().neg_().flatten(-2)
+        # Next to 1 float32 is too coarse for the first logarithm; its results it tells apart.
+        noise[rows] = uniform.log_().neg_().flatten(-2)
+    noise.log_().neg_()
     return noise[..., :vocab]
