@@ -12,6 +12,7 @@ from rpeg.frontend.build import end_of, start_of
 from rpeg.frontend.grammar import alternatives, keywords
 from rpeg.ir.text.diagnostics import Diagnostic, Position
 
+HEADER = "a file begins with the line `rpeg 0.1`"
 _CLOSING = {"LPAR": ")", "LSQB": "]"}
 _DECLARING = frozenset({"MODEL", "DATA", "VERIFIER", "TOOL", "STATE", "PARAM", "ALLOW"})
 _VALUES = frozenset({"NAME", "INT", "FLOAT", "STRING", "PARAM_NAME"})
@@ -108,7 +109,7 @@ def _header(b: Break) -> Diagnostic | None:
     first = b.line[0]
     if "RPEG" not in b.accepts and not (first.type == "RPEG" and b.position):
         return None
-    return Diagnostic(start_of(first), "a file begins with the line `rpeg 0.1`")
+    return Diagnostic(start_of(first), HEADER)
 
 
 def _declared_late(b: Break) -> Diagnostic | None:

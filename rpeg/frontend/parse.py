@@ -10,10 +10,11 @@ from lark import Token
 
 from rpeg.frontend import ast
 from rpeg.frontend.build import start_of
+from rpeg.frontend.explain import HEADER
 from rpeg.frontend.grammar import parser
 from rpeg.frontend.recovery import Recovery
 from rpeg.frontend.tokens import literal_faults, nesting_faults, tokenize
-from rpeg.ir.text.diagnostics import Diagnostic, in_order
+from rpeg.ir.text.diagnostics import Diagnostic, Position, in_order
 
 VERSION = "0.1"
 """The version of the language that this front end reads."""
@@ -25,6 +26,8 @@ def parse(text: str, filename: str) -> tuple[ast.File | None, list[Diagnostic]]:
     `filename` is what messages call the text. There is a tree exactly if there are no messages.
     """
     tokens, diagnostics = tokenize(normalised(text))
+    if (start := _other_language(tokens, diagnostics)) is not None:
+        return None, [Diagnostic(start, HEADER, file=filename)]
     recovery = Recovery()
     recovery.run(tokens)
     diagnostics += recovery.diagnostics
@@ -34,6 +37,16 @@ def parse(text: str, filename: str) -> tuple[ast.File | None, list[Diagnostic]]:
     if not diagnostics:
         return _build(tokens), []
     return None, [replace(d, file=filename) for d in in_order(diagnostics)]
+
+
+def _other_language(tokens: Sequence[Token], illegal: Sequence[Diagnostic]) -> Position | None:
+    """Where a text begins that is no pipeline at all, of which there is no more to say."""
+    words = [token for token in tokens if token.type != "_NL"]
+    kinds = [token.type for token in words[:2]]
+    if kinds[:1] in (["RPEG"], ["PIPELINE"]) or kinds in (["NAME", "FLOAT"], ["NAME", "INT"]):
+        return None
+    starts = [start_of(words[0])] if words else []
+    return min([*starts, *(diagnostic.at for diagnostic in illegal)], default=None)
 
 
 def _other_version(tokens: Sequence[Token]) -> Iterator[Diagnostic]:

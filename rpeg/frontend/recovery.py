@@ -16,7 +16,7 @@ from lark.exceptions import UnexpectedToken
 from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 from rpeg.frontend.build import end_of, start_of
-from rpeg.frontend.explain import Break, explain
+from rpeg.frontend.explain import HEADER, Break, explain
 from rpeg.frontend.grammar import alternatives, parser
 from rpeg.frontend.tokens import logical_lines, tokenize
 from rpeg.ir.text.diagnostics import Diagnostic
@@ -63,7 +63,7 @@ class Recovery:
             yield _never_closed(blame, "is never closed")
         elif not known and self._last is not None:
             message = (
-                "a file begins with the line `rpeg 0.1`"
+                HEADER
                 if "RPEG" in accepts
                 else f"expected {alternatives(accepts)}, found the end of the file"
             )

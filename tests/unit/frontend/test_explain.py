@@ -121,12 +121,29 @@ def test_break(old: str, new: str, expected: list[str]) -> None:
 
 
 def test_an_early_end_is_told_once() -> None:
-    assert [d.message for d in parse(";", "f")[1]] == [
+    assert [d.message for d in parse("rpeg 0.1;", "f")[1]] == [
         "a statement ends with its line: remove the `;`"
     ]
     assert [d.message for d in parse("# nothing", "f")[1]] == [
         "a file begins with the line `rpeg 0.1`"
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("# RPEG\n\nA compiler.\nIt has `passes`, [and more].\n\n    rpeg 0.1\n", "3:1"),
+        ("[project]\nname = 'x'\nversion = 1.0\n", "1:1"),
+        ("import torch\n\ndef step(i):\n    return {i: 0}\n", "1:1"),
+        ('{\n  "model_type": "qwen2"\n}\n', "1:1"),
+        ("builtin.module {\n  rpeg.pipeline @p {\n  }\n}\n", "1:1"),
+        ("???\n", "1:1"),
+    ],
+    ids=["markdown", "toml", "python", "json", "mlir", "nothing"],
+)
+def test_another_language_is_told_once(text: str, at: str) -> None:
+    found = [f"{d.at}: {d.message}" for d in parse(text, "f")[1]]
+    assert found == [f"{at}: a file begins with the line `rpeg 0.1`"]
 
 
 def test_operations_with_regions_are_those_of_the_dialect() -> None:
