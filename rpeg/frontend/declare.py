@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from xdsl.builder import Builder
 from xdsl.dialects.builtin import ArrayAttr, StringAttr, SymbolRefAttr
@@ -10,13 +10,14 @@ from xdsl.ir import Attribute, Block, Operation, Region
 from xdsl.rewriter import InsertPoint
 
 from rpeg.frontend import ast
-from rpeg.frontend.names import Messages, Names, hint
-from rpeg.frontend.things import record_things, source_attribute, spread
+from rpeg.frontend.names import Messages, Names, Scope, hint
+from rpeg.frontend.things import meant_setting, record_things, source_attribute, spread
 from rpeg.frontend.values import Settings, absent
 from rpeg.ir.ops.allow import AllowOp
 from rpeg.ir.ops.declare import ExpectOp
 from rpeg.ir.ops.plan import PlaceOp, PlanOp, PoolOp
 from rpeg.ir.rules import violations
+from rpeg.ir.rules.plan import unknown_pool
 from rpeg.ir.rules.violations import Anchor
 from rpeg.ir.text.diagnostics import Position
 from rpeg.ir.text.sources import Sources
@@ -123,9 +124,9 @@ class Declare:
 
     def expect(self, node: ast.Expect, builder: Builder) -> None:
         """A distribution of something of the pipeline."""
-        if node.name not in self.names.given:
+        if node.name not in self.names.given and node.name not in self.names.vague:
             near = hint(node.name, self.names.given)
-            self.messages.error(node.at, f"`{node.name}` is not defined{near}")
+            self.messages.once(node.name, node.at, f"`{node.name}` is not defined{near}")
         record = self.record(node.call, EXPECT, "a distribution")
         if record is not None:
             target = StringAttr(node.name)
@@ -144,7 +145,7 @@ class Declare:
         before = len(self.messages.found)
         things_first(call, signature, self.messages)
         missing = absent(call, signature)
-        things = record_things(call, signature, self.messages)
+        things = record_things(call, signature, self.messages, missing)
         given = self.settings.read(call, signature, missing)
         if len(self.messages.found) > before:
             return None
@@ -175,8 +176,10 @@ class Declare:
         pools: dict[str, Position] = {}
         for pool in node.pools:
             self._pool(pool, pools, inside)
+        known = {pool.title for pool in op.pools}
+        unclear = {pool.name for pool in node.pools} - known
         for place in node.places:
-            self._line(place, inside)
+            self._line(place, inside, known, unclear)
 
     def _pool(self, node: ast.Pool, pools: dict[str, Position], builder: Builder) -> None:
         record = self.record(node.call, POOLS, "a kind of pool")
@@ -195,21 +198,33 @@ class Declare:
                 anchors[violations.setting("which")] = node.call.things[0].value.at
             self._place(builder.insert(op), node.at, anchors)
 
-    def _line(self, node: ast.Place, builder: Builder) -> None:
+    def _line(self, node: ast.Place, builder: Builder, pools: set[str], unclear: set[str]) -> None:
+        """A line of a plan, unless something would follow from an error in it. Each pool that is
+        none is told of once: then it is one of the `unclear`.
+        """
         anchors: dict[Anchor, Position] = {violations.setting("pool"): node.pool_at}
         clauses: list[RecordAttr] = []
+        named = [(node.pool, node.pool_at)]
         for call in node.clauses:
             record = self.record(call, CLAUSES, "a clause", f"{len(clauses)}.")
             if record is not None:
                 anchors[violations.clause(len(clauses))] = call.at
                 anchors |= record[1]
                 clauses.append(record[0])
+                named += _published(call, record[0])
         properties: dict[str, Attribute] = {
             "stage": StringAttr(node.stage),
             "pool": SymbolRefAttr(node.pool),
             "clauses": ArrayAttr(clauses),
         }
-        if node.stage not in self.names.vague:
+        sound = len(clauses) == len(node.clauses) and all(name in pools for name, _ in named)
+        for name, at in named:
+            if name not in pools | unclear:
+                unclear.add(name)
+                self.messages.error(at, unknown_pool(name, pools), rule="unknown-pool")
+        told = self.names.vague | self.messages.silent
+        follows = not sound and (node.stage in self.names.moving or node.pool not in pools)
+        if not follows and node.stage not in told:
             self._place(builder.insert(PlaceOp.create(properties=properties)), node.at, anchors)
 
     def _place(self, op: Operation, at: Position, anchors: dict[Anchor, Position]) -> None:
@@ -217,9 +232,30 @@ class Declare:
         self.sources.record(op, anchors)
 
 
-def things_first(call: ast.Call, signature: Signature, messages: Messages) -> None:
-    """Things stand before settings."""
+def _published(call: ast.Call, clause: RecordAttr) -> Iterator[tuple[str, Position]]:
+    """The pool that a clause publishes to, and where it says so."""
+    to = clause.settings.get("to") if clause.kind == "publish" else None
+    if isinstance(to, StringAttr):
+        yield to.data, call.things[0].value.at
+
+
+def things_first(
+    call: ast.Call, signature: Signature, messages: Messages, scope: Scope | None = None
+) -> None:
+    """Things stand before settings; of those that are too many another message speaks, and of
+    names that are none and look like settings.
+    """
+    many = any(spec.many for spec in signature.operands)
+    taken = call.things if many else call.things[: len(signature.operands)]
+    if scope is not None:
+        taken = tuple(arg for arg in taken if not _is_setting(arg.value, signature, scope))
     for before, after in zip(call.args, call.args[1:], strict=False):
-        if signature.operands and before.name is not None and after.name is None:
+        if before.name is not None and after in taken:
             text = "things come before settings: move it before the first name=value"
             messages.error(after.at, text)
+
+
+def _is_setting(value: ast.Value, signature: Signature, scope: Scope) -> bool:
+    if not isinstance(value, ast.Ref) or scope.holds(value.name):
+        return False
+    return meant_setting(value, signature) is not None

@@ -153,7 +153,10 @@ class PipelineGen:
         """The step's arguments, in the order of the declarations."""
         step = list(statements(self.node.step.body))
         batched = {first_name(s.call) for s in step if s.call.name == "batch"}
-        updated = {t.name for s in step if s.call.name == "update" for t in s.targets}
+        updates = [s for s in step if s.call.name == "update"]
+        updated = {t.name for s in updates for t in s.targets} | {
+            first_name(s.call) for s in updates
+        }
         states: dict[str, State] = {}
         cursors: dict[str, SSAValue] = {}
         for name, form in self.forms.items():

@@ -102,7 +102,7 @@ class Names:
     optimized: set[str] = field(default_factory=set[str])
     """Models with an optimizer."""
     vague: set[str] = field(default_factory=set[str])
-    """Names that a statement without a known operation gives."""
+    """Names that statements with an error of their own give: there is no more to say of them."""
 
     def give(self, name: str, at: Position) -> bool:
         """Gives a name; False, with a message, if it is taken."""
@@ -116,6 +116,11 @@ class Names:
         self.given[name] = at
         return True
 
+    def doubt(self, statement: ast.Statement) -> None:
+        """Notes that a statement has an error: every name that it gives, in its region too."""
+        for each in statements([statement]):
+            self.vague |= {target.name for target in each.targets}
+
     def expect_later(self, body: Iterable[ast.Statement]) -> None:
         """Notes where the statements of a body give names."""
         for statement in body:
@@ -123,11 +128,19 @@ class Names:
                 self.later.setdefault(target.name, target.at)
 
 
+OWN = ("update", "ema", "kl_controller")
+"""Operations that make the next version of what they are given first."""
+
+
 def assigned_states(body: Iterable[ast.Statement], declared: set[str]) -> set[str]:
-    """Names that a step assigns a version of, or should: declared names among its targets."""
+    """Names that a step assigns a version of, or should: declared names among its targets, and
+    what an update starts from, whatever its target is called.
+    """
     found: set[str] = set()
     for statement in body:
         found |= {t.name for t in statement.targets if t.version is not None or t.name in declared}
+        own = first_name(statement.call) if statement.call.name in OWN else None
+        found |= {own} if own is not None else set()
         found |= assigned_states(statement.body or (), declared)
     return found
 

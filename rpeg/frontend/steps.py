@@ -12,7 +12,7 @@ from xdsl.rewriter import InsertPoint
 
 from rpeg.frontend import ast
 from rpeg.frontend.declare import lookup, things_first
-from rpeg.frontend.names import Names, Scope, State, hint, statements
+from rpeg.frontend.names import OWN, Names, Scope, State, first_name, hint, statements
 from rpeg.frontend.things import Reader, spread
 from rpeg.frontend.values import Given, absent
 from rpeg.ir.base import RpegOp
@@ -64,21 +64,26 @@ class StepGen:
         """One statement: one operation."""
         signature = lookup(node.call, operations(), "an operation", self.messages)
         if signature is None:
+            self.names.doubt(node)
             for target in node.targets:
                 self._bind(target, None, body, None, node)
-                self.names.vague.add(target.name)
             return
         if (node.body is None) == signature.region:
             needs = "needs a region { ... }" if signature.region else "has no region"
             self.messages.error(node.call.at, f"{signature.name} {needs}")
         self.anchors = {violations.result(k): t.at for k, t in enumerate(node.targets)}
         op = self._operation(node, signature, body)
+        if op is None or (isinstance(op, UpdateOp) and op.makes() not in self.states):
+            self.names.doubt(node)
         self._targets(node, signature, op, body)
 
     def _operation(self, node: ast.Statement, signature: Signature, body: Body) -> RpegOp | None:
-        things_first(node.call, signature, self.messages)
+        things_first(node.call, signature, self.messages, body.scope)
         missing = absent(node.call, signature)
         operands = self._operands(node.call, signature, missing, body)
+        offered = {text.partition("=")[0] for text in self.reader.offered}
+        missing = [name for name in missing if name not in offered]
+        self.reader.offered.clear()
         anchors = self.anchors
         given = self.reader.settings.read(node.call, signature, missing)
         if node.body is not None and signature.region:
@@ -261,7 +266,7 @@ class StepGen:
             value = results[index] if results and index < len(results) else None
             self._bind(target, value, body, signature, node)
         if isinstance(op, UpdateOp) and node.targets:
-            state = self.states.get(node.targets[0].name)
+            state = self.states.get(self._state_of(node.targets[0], node) or "")
             if state is not None:
                 state.optimizer_after = op.results[1]
 
@@ -353,9 +358,10 @@ class StepGen:
             if name in self.states:
                 self._assign(name, None, body)
         elif name not in self.states:
-            near = hint(name, self.names.symbols)
-            text = f"`{name}` is not a model or state declared above{near}"
-            self.messages.once(name, target.at, text)
+            self._no_state(target, body)
+            meant = self._state_of(target, node)
+            if meant is not None:
+                self._assign(meant, value, body)
         elif signature is not None and signature.results != NEXT:
             self.messages.error(
                 target.at, f"{signature.name} gives a value, not a new version: write a plain name"
@@ -364,12 +370,32 @@ class StepGen:
             self._own_version(target, signature, node)
             self._assign(name, value, body)
 
+    def _no_state(self, target: ast.Ref, body: Body) -> None:
+        """Says what has no versions; nothing of a declaration with an error of its own."""
+        name = target.name
+        self.names.vague.add(name)
+        if body.scope.holds(name) and body.scope.find(name) is None:
+            return
+        states = [n for n, s in self.names.symbols.items() if s.kind in ("model", "state")]
+        text = f"`{name}` is not a model or state declared above{hint(name, states)}"
+        self.messages.once(name, target.at, text)
+
+    def _state_of(self, target: ast.Ref, node: ast.Statement) -> str | None:
+        """The state that a target is: under a name that is none, the one that its call starts
+        from.
+        """
+        if target.name in self.states:
+            return target.name
+        first = first_name(node.call) if node.call.name in OWN else None
+        return first if first in self.states else None
+
     def _own_version(
         self, target: ast.Ref, signature: Signature | None, node: ast.Statement
     ) -> None:
         first = node.call.things[0].value if node.call.things else None
-        own = signature is not None and signature.name in ("update", "ema", "kl_controller")
-        if own and isinstance(first, ast.Ref) and first.name != target.name:
+        own = signature is not None and signature.name in OWN
+        wrong = isinstance(first, ast.Ref) and first.name not in (target.name, *self.names.vague)
+        if own and wrong and first_name(node.call) in self.names.given:
             self.messages.error(
                 target.at,
                 f"{target} must come from {target.name}@{self.names.index}, not from {first}",

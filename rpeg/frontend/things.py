@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from xdsl.builder import Builder
 from xdsl.dialects.builtin import StringAttr
@@ -11,6 +11,7 @@ from xdsl.ir import Attribute, SSAValue
 from rpeg.frontend import ast
 from rpeg.frontend.literals import decode
 from rpeg.frontend.names import Declared, Messages, Names, Scope, State, hint
+from rpeg.frontend.overrides import parse_literal
 from rpeg.frontend.values import Settings
 from rpeg.ir.ops.plan import integers
 from rpeg.ir.ops.sampling import GetOp, PoisonOp, StaleOp, value_type
@@ -52,6 +53,9 @@ def _surplus(arg: ast.Arg, signature: Signature, missing: list[str]) -> str:
         return (
             f"a setting is written with its name: name={value.text}; {signature.name} has {known}"
         )
+    if isinstance(value, ast.Ref) and (meant := meant_setting(value, signature)) is not None:
+        missing[:] = [name for name in missing if not meant.startswith(f"{name}=")]
+        return f"a setting is written name=value: {meant}"
     word = signature.setting_with_word(value.name) if isinstance(value, ast.Ref) else None
     if word is not None and isinstance(value, ast.Ref):
         return f"`{value.name}` is a choice: write {word}={value.name}"
@@ -60,6 +64,17 @@ def _surplus(arg: ast.Arg, signature: Signature, missing: list[str]) -> str:
     return (
         f"{signature.name} takes {count} operand{'s' if count != 1 else ''}, this one is too many"
     )
+
+
+def meant_setting(ref: ast.Ref, signature: Signature) -> str | None:
+    """What to write for the name of a setting without a value, or with one and no `=` between."""
+    for name, spec in signature.settings.items():
+        rest = ref.name.removeprefix(name)
+        if ref.name == name:
+            return f"{name}={spec.example}"
+        if rest != ref.name and (rest in spec.kind.words or parse_literal(rest) is not None):
+            return f"{name}={rest}"
+    return None
 
 
 def misplaced(arg: ast.Arg, signature: Signature, spec: Operand) -> str | None:
@@ -103,6 +118,9 @@ class Reader:
     """Each batched data set at its current position."""
     short: bool = False
     """A statement above names too few results: unknown names are probably those."""
+
+    offered: list[str] = field(default_factory=list[str])
+    """Settings, as name=value, that messages about unknown names told to write."""
 
     def __post_init__(self) -> None:
         self.gotten: dict[str, SSAValue] = {}
@@ -176,6 +194,9 @@ class Reader:
             self.messages.once(
                 ref.name, ref.at, f"`{ref.name}` is used before its definition at {later}"
             )
+        elif (meant := meant_setting(ref, signature)) is not None:
+            self.offered.append(meant)
+            self.messages.error(ref.at, f"a setting is written name=value: {meant}")
         elif not self.short:
             near = hint(ref.name, scope.visible())
             self.messages.once(ref.name, ref.at, f"`{ref.name}` is not defined{near}")
@@ -260,9 +281,13 @@ class Reader:
         return None if size is None else -size if index.sign == "-" else size
 
 
-def record_things(call: ast.Call, signature: Signature, messages: Messages) -> dict[str, Attribute]:
-    """The things of a record (a range, a stage, a pool, a file), as attributes by operand name."""
-    pairs = spread(call, signature, messages, [])
+def record_things(
+    call: ast.Call, signature: Signature, messages: Messages, missing: list[str]
+) -> dict[str, Attribute]:
+    """The things of a record (a range, a stage, a pool, a file), as attributes by operand name;
+    `missing` loses settings that a message offers.
+    """
+    pairs = spread(call, signature, messages, missing)
     found = (
         (spec.name, _record_thing(arg, signature, spec, messages)) for arg, spec in pairs or ()
     )

@@ -5,7 +5,7 @@ They speak of the step that a plan is for, so they are asked of a whole module.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from xdsl.dialects.builtin import StringAttr
@@ -46,12 +46,8 @@ def _whole(plan: PlanOp) -> Iterator[Violation]:
 def _line(plan: PlanOp, place: PlaceOp) -> Iterator[Violation]:
     yield from _stage_rule(plan, place)
     if plan.pool(place.pool_name) is None:
-        pools = [p.title for p in plan.pools]
-        yield Violation(
-            "unknown-pool",
-            f"`{place.pool_name}` is not a pool of this plan{hint(place.pool_name, pools)}",
-            violations.setting("pool"),
-        )
+        text = unknown_pool(place.pool_name, [p.title for p in plan.pools])
+        yield Violation("unknown-pool", text, violations.setting("pool"))
     yield from _repeated(place)
     for index, record in enumerate(place.clauses):
         if place.fits(index):
@@ -60,6 +56,11 @@ def _line(plan: PlanOp, place: PlaceOp) -> Iterator[Violation]:
     unpublished = _unpublished(plan, place)
     if unpublished is not None:
         yield Violation("unpublished-weights", unpublished)
+
+
+def unknown_pool(name: str, pools: Iterable[str]) -> str:
+    """The message for a pool that its plan does not have."""
+    return f"`{name}` is not a pool of this plan{hint(name, pools)}"
 
 
 def _repeated(place: PlaceOp) -> Iterator[Violation]:
@@ -92,7 +93,8 @@ def _not_a_stage(plan: PlanOp, name: str, known: dict[str, RpegOp]) -> str:
         return f"`{name}` needs no place: it runs with the stage that reads it"
     if named:
         return f"a plan names a stage by its first result: write {' or '.join(named)}, not {name}"
-    return f"`{name}` is not a stage{hint(name, known)}; a stage is named by its first result"
+    near = hint(name, known) or "; a stage is named by its first result"
+    return f"`{name}` is not a stage{near}"
 
 
 def _clause_violations(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[Violation]:
@@ -224,8 +226,7 @@ def _stream(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[Violat
 def _publish(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[Violation]:
     stage, to = stages(plan).get(place.title), _argument(record, "to")
     if plan.pool(to) is None:
-        near = hint(to, [p.title for p in plan.pools])
-        yield Violation("unknown-pool", f"`{to}` is not a pool of this plan{near}")
+        yield Violation("unknown-pool", unknown_pool(to, [p.title for p in plan.pools]))
     if stage is not None and not isinstance(stage, UpdateOp):
         text = "publish belongs to an update: it sends the new weights to a pool"
         yield Violation("publish-elsewhere", text)
@@ -274,6 +275,8 @@ def _unpublished(plan: PlanOp, place: PlaceOp) -> str | None:
         if reader is None or isinstance(reader, UpdateOp) or _model_of(plan, line) != model:
             continue
         engine = isinstance(reader, GenerateOp | EvalOp)
+        if plan.pool(line.pool_name) is None:
+            continue
         if line.pool_name not in sent and (engine or line.pool_name != place.pool_name):
             return (
                 f"the new weights of `{model}` never reach `{line.title}` in pool "

@@ -343,7 +343,6 @@ builtin.module {
       rpeg.pool @trainer #rpeg.record<nodes, {which = [40 : i64, 63 : i64]}>
       // expected-error@+1:7 {{`trainers` is not a pool of this plan; did you mean `trainer`?}}
       rpeg.place "prox" on @trainers [#rpeg.record<par, {dp = 48 : i64, tp = 2 : i64, pp = 1 : i64, cp = 1 : i64, ep = 1 : i64, vpp = 1 : i64, sp = true, zero = 0 : i64, recompute = "none"}>, #rpeg.record<mb, {tokens = 16384 : i64}>, #rpeg.record<fuse, {with = "actor"}>]
-      // expected-error@+1:7 {{the new weights of `actor` never reach `prox` in pool `trainers`: add publish(trainers, mode=...) to this line}}
       rpeg.place "actor" on @trainer [#rpeg.record<par, {dp = 48 : i64, tp = 2 : i64, pp = 1 : i64, cp = 1 : i64, ep = 1 : i64, vpp = 1 : i64, sp = true, zero = 1 : i64, recompute = "selective", order = ["tp", "dp"]}>, #rpeg.record<mb, {tokens = 16384 : i64}>, #rpeg.record<publish, {to = "rollout", mode = "relay", overlap = true, bucket = #rpeg.bytes<536870912>}>]
     }
   }
@@ -454,7 +453,7 @@ builtin.module {
     rpeg.plan @alps64 on "alps-64" {
       rpeg.pool @rollout #rpeg.record<nodes, {which = [0 : i64, 39 : i64]}>
       rpeg.pool @trainer #rpeg.record<nodes, {which = [40 : i64, 63 : i64]}>
-      // expected-error@+1:7 {{whiten (line 447, on the way from `y`) works on a whole batch: `actor` can't start on groups}}
+      // expected-error@+1:7 {{whiten (line 446, on the way from `y`) works on a whole batch: `actor` can't start on groups}}
       rpeg.place "actor" on @trainer [#rpeg.record<par, {dp = 48 : i64, tp = 2 : i64, pp = 1 : i64, cp = 1 : i64, ep = 1 : i64, vpp = 1 : i64, sp = true, zero = 1 : i64, recompute = "selective", order = ["tp", "dp"]}>, #rpeg.record<mb, {tokens = 16384 : i64}>, #rpeg.record<stream, {source = "y", groups = 1 : i64}>, #rpeg.record<publish, {to = "rollout", mode = "relay", overlap = true, bucket = #rpeg.bytes<536870912>}>]
     }
   }
