@@ -11,8 +11,8 @@ from xdsl.rewriter import InsertPoint
 
 from rpeg.frontend import ast
 from rpeg.frontend.names import Messages, Names, Scope, hint
-from rpeg.frontend.things import meant_setting, record_things, source_attribute, spread
-from rpeg.frontend.values import Settings, absent
+from rpeg.frontend.things import record_things, source_attribute, spread
+from rpeg.frontend.values import Settings, absent, meant_setting
 from rpeg.ir.ops.allow import AllowOp
 from rpeg.ir.ops.declare import ExpectOp
 from rpeg.ir.ops.plan import PlaceOp, PlanOp, PoolOp
@@ -246,13 +246,19 @@ def things_first(
     names that are none and look like settings.
     """
     many = any(spec.many for spec in signature.operands)
-    taken = call.things if many else call.things[: len(signature.operands)]
+    named = tuple(arg for arg in call.things if not _is_number(arg.value))
+    taken = named if many else named[: len(signature.operands)]
     if scope is not None:
         taken = tuple(arg for arg in taken if not _is_setting(arg.value, signature, scope))
     for before, after in zip(call.args, call.args[1:], strict=False):
         if before.name is not None and after in taken:
             text = "things come before settings: move it before the first name=value"
             messages.error(after.at, text)
+
+
+def _is_number(value: ast.Value) -> bool:
+    """Whether it is a setting's value, as another message says."""
+    return isinstance(value, ast.Literal) and value.kind != "str"
 
 
 def _is_setting(value: ast.Value, signature: Signature, scope: Scope) -> bool:

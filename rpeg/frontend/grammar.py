@@ -22,7 +22,11 @@ WORDS = {
     "_NL": "the end of the line",
     "SIGN": "`+` or `-`",
     "$END": "the end of the file",
+    "value": "a value",
+    "literal": 'a number, a text "...", true or false',
 }
+_LITERALS = {"INT", "FLOAT", "STRING", "PARAM_NAME", "QUANTITY", "SIGN", "TRUE", "FALSE"}
+_VALUES = _LITERALS | {"NAME", "LSQB"}
 _FIRST = ("COMMA", "RPAR", "RSQB", "EQUAL", "LPAR", "LBRACE", "RBRACE", "NAME", "_NL")
 
 
@@ -68,7 +72,12 @@ def keywords() -> frozenset[str]:
 
 def alternatives(terminals: Iterable[str]) -> str:
     """What may stand at a place, for a message: `,` or `)`."""
-    names = sorted(terminals, key=_rank)
+    found = set(terminals)
+    if found >= _VALUES:
+        found = (found - _VALUES - {"_NL"}) | {"value"}
+    elif found >= _LITERALS:
+        found = (found - _LITERALS) | {"literal"}
+    names = sorted(found, key=_rank)
     words = list(dict.fromkeys(WORDS.get(n) or f"`{spellings()[n]}`" for n in names))
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 

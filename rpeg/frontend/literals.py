@@ -95,6 +95,8 @@ def _quantity_faults(text: str) -> Iterator[tuple[int, str]]:
     digits, unit = _digits_and_unit(text)
     if unit in "kK":
         yield 0, f"`{text}` is ambiguous: write {int(digits * 1024)} or {int(digits * 1000)}"
+    elif unit in "eE":
+        yield 0, f"a number ends with its exponent, and nothing behind it: {text}-4"
     elif unit not in UNITS:
         known = "times are us ms s min h, sizes KiB MiB GiB, everything else is a plain number"
         yield 0, f"`{unit}` is not a unit: {known}"

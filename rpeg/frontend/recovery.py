@@ -48,7 +48,8 @@ class Recovery:
     def run(self, tokens: Iterable[Token]) -> None:
         """Reads all lines, collecting messages."""
         for line in logical_lines(tokens):
-            self._take(self._with_region(line))
+            if not self._belongs_above(line):
+                self._take(self._with_region(line))
             self._last = line[-1]
             if len(self.diagnostics) >= MOST:
                 return
@@ -78,6 +79,17 @@ class Recovery:
             self.diagnostics.append(self._explanation(line, failure))
             line = self._repaired(line, failure)
         self._track(line)
+
+    def _belongs_above(self, line: Line) -> bool:
+        """Whether the line before would have gone on here, if it had not ended too early: it has a
+        message already, and was made whole.
+        """
+        above = self._last.line if self._last is not None else None
+        if not self.diagnostics or self.diagnostics[-1].at.line != above:
+            return False
+        brace = [token.type for token in line] == ["LBRACE", "_NL"]
+        inside = line[0].type in ("COMMA", "RPAR", "RSQB") and not list(_braces(line))
+        return brace or inside
 
     def _with_region(self, line: Line) -> Line:
         """The line of an operation with a region, with its brace if that is missing."""

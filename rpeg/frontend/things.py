@@ -11,8 +11,7 @@ from xdsl.ir import Attribute, SSAValue
 from rpeg.frontend import ast
 from rpeg.frontend.literals import decode
 from rpeg.frontend.names import Declared, Messages, Names, Scope, State, hint
-from rpeg.frontend.overrides import parse_literal
-from rpeg.frontend.values import Settings
+from rpeg.frontend.values import Settings, meant_setting, surplus
 from rpeg.ir.ops.plan import integers
 from rpeg.ir.ops.sampling import GetOp, PoisonOp, StaleOp, value_type
 from rpeg.ir.text.sources import Sources
@@ -40,41 +39,8 @@ def spread(
         rest = rest[len(taken) :]
         pairs += [(arg, spec) for arg in taken]
     for arg in rest:
-        messages.error(arg.at, _surplus(arg, signature, missing))
+        messages.error(arg.at, surplus(arg, signature, missing))
     return pairs
-
-
-def _surplus(arg: ast.Arg, signature: Signature, missing: list[str]) -> str:
-    value, count = arg.value, len(signature.operands)
-    if isinstance(value, ast.Literal) and value.kind != "str":
-        if missing:
-            return f"a setting is written with its name: {missing.pop(0)}={value.text}"
-        known = ", ".join(sorted(signature.settings))
-        return (
-            f"a setting is written with its name: name={value.text}; {signature.name} has {known}"
-        )
-    if isinstance(value, ast.Ref) and (meant := meant_setting(value, signature)) is not None:
-        missing[:] = [name for name in missing if not meant.startswith(f"{name}=")]
-        return f"a setting is written name=value: {meant}"
-    word = signature.setting_with_word(value.name) if isinstance(value, ast.Ref) else None
-    if word is not None and isinstance(value, ast.Ref):
-        return f"`{value.name}` is a choice: write {word}={value.name}"
-    if not count:
-        return f"{signature.name} takes settings only: write name=value"
-    return (
-        f"{signature.name} takes {count} operand{'s' if count != 1 else ''}, this one is too many"
-    )
-
-
-def meant_setting(ref: ast.Ref, signature: Signature) -> str | None:
-    """What to write for the name of a setting without a value, or with one and no `=` between."""
-    for name, spec in signature.settings.items():
-        rest = ref.name.removeprefix(name)
-        if ref.name == name:
-            return f"{name}={spec.example}"
-        if rest != ref.name and (rest in spec.kind.words or parse_literal(rest) is not None):
-            return f"{name}={rest}"
-    return None
 
 
 def misplaced(arg: ast.Arg, signature: Signature, spec: Operand) -> str | None:

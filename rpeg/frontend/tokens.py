@@ -29,6 +29,7 @@ _ADVICE = {
     ".": "a range is written a..b, a number 0.5",
     "\ufeff": "remove the byte-order mark: save the file as plain UTF-8",
 }
+_NAMES = re.compile(r"[A-Za-z_]\.[A-Za-z_]")
 _QUOTED = re.compile(r"'([^'\"\\\n]*)'")
 _UNCLOSED = re.compile(r'"[^\n]*?(?=[ \t]*\{?[ \t]*\n)')
 _CONTINUES = frozenset({"LPAR", "LSQB", "COMMA"})
@@ -49,14 +50,22 @@ def tokenize(text: str) -> tuple[list[Token], list[Diagnostic]]:
             return tokens, diagnostics
         except UnexpectedCharacters:
             at = Position(place.line, place.column)
-            diagnostics.append(Diagnostic(at, _advice(text[place.char_pos])))
+            diagnostics.append(Diagnostic(at, _advice(text, place.char_pos)))
             skipped, string = _skip(text, place.char_pos)
             place.feed(skipped)
             if string is not None:
                 tokens.append(_string_at(at, string, len(skipped)))
 
 
-def _advice(character: str) -> str:
+def _advice(text: str, at: int) -> str:
+    """What to write in place of a character that begins no token."""
+    character, after = text[at], text[at + 1 :].partition("\n")[0].lstrip()
+    if character == ":" and (not after or after[0] in "#{"):
+        return "a block stands in braces: end this line with `{`"
+    if character == "." and _NAMES.match(text, at - 1):
+        return "a name has no dots; text is written in double quotes"
+    if character.isalpha():
+        return "a name has the letters a to z, digits and `_`"
     return _ADVICE.get(character, f"the character {character!r} has no meaning here")
 
 

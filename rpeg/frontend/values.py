@@ -155,7 +155,11 @@ class Settings:
                 return StringAttr(value.name)
             case Word(), ast.Call() if value.name in kind.records:
                 signature = RECORDS[value.name]
-                inner = self.read(value, signature, absent(value, signature), path)
+                missing = absent(value, signature)
+                for arg in value.things:
+                    self.messages.error(arg.at, surplus(arg, signature, missing))
+                inner = self.read(value, signature, missing, path)
+                inner.sound = inner.sound and not value.things
                 given.anchors |= inner.anchors
                 given.sound = given.sound and inner.sound
                 return RecordAttr.make(value.name, inner.values)
@@ -239,6 +243,41 @@ def _quantity(value: ast.Literal, kind: Kind) -> Attribute | None:
     if amount.dimension == "time":
         return SecondsAttr.of(float(amount.amount)) if kind == DURATION else None
     return BytesAttr.of(int(amount.amount)) if kind == SIZE else None
+
+
+def surplus(arg: ast.Arg, signature: Signature, missing: list[str]) -> str:
+    """The message for a thing that a call has no operand for; `missing` loses what it offers."""
+    value, count = arg.value, len(signature.operands)
+    if isinstance(value, ast.Literal) and value.kind != "str":
+        if missing:
+            return f"a setting is written with its name: {missing.pop(0)}={value.text}"
+        known = ", ".join(sorted(signature.settings))
+        return (
+            f"a setting is written with its name: name={value.text}; {signature.name} has {known}"
+        )
+    if isinstance(value, ast.Ref) and (meant := meant_setting(value, signature)) is not None:
+        missing[:] = [name for name in missing if not meant.startswith(f"{name}=")]
+        return f"a setting is written name=value: {meant}"
+    word = signature.setting_with_word(value.name) if isinstance(value, ast.Ref) else None
+    if word is not None and isinstance(value, ast.Ref):
+        missing[:] = [name for name in missing if name != word]
+        return f"`{value.name}` is a choice: write {word}={value.name}"
+    if not count:
+        return f"{signature.name} takes settings only: write name=value"
+    return (
+        f"{signature.name} takes {count} operand{'s' if count != 1 else ''}, this one is too many"
+    )
+
+
+def meant_setting(ref: ast.Ref, signature: Signature) -> str | None:
+    """What to write for the name of a setting without a value, or with one and no `=` between."""
+    for name, spec in signature.settings.items():
+        rest = ref.name.removeprefix(name)
+        if ref.name == name:
+            return f"{name}={spec.example}"
+        if rest != ref.name and (rest in spec.kind.words or parse_literal(rest) is not None):
+            return f"{name}={rest}"
+    return None
 
 
 def absent(call: ast.Call, signature: Signature) -> list[str]:

@@ -79,9 +79,11 @@ class PoolOp(CheckedOp):
         bounds = self.bounds
         if self.shape.kind != "cores" and not cluster.gpus:
             return "the cluster has no GPUs: write cores(0..0, per_node=N)"
+        if bounds is not None and bounds[0] > bounds[1]:
+            return f"{bounds[0]}..{bounds[1]} is empty: the smaller number comes first"
         unit = "gpus" if self.shape.kind == "gpus" else "nodes"
         limit = cluster.gpus if unit == "gpus" else cluster.nodes
-        if bounds is None or (bounds[0] <= bounds[1] < limit):
+        if bounds is None or bounds[1] < limit:
             return None
         return f"{bounds[0]}..{bounds[1]}: the cluster has {unit} 0..{limit - 1}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from rpeg.ir.rules.violations import hint
-from rpeg.ir.vocabulary.records import RULES, SCHEMES
+from rpeg.ir.vocabulary.records import RULES, SCHEMES, SOURCES
 
 PYTHON = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 RUN = re.compile(r"\w+/\w+")
@@ -16,17 +16,23 @@ def source_problem(kind: str, uri: str) -> str | None:
     scheme, colon, rest = uri.partition(":")
     if not uri.strip():
         return 'a source is "scheme:rest" or a path; this one is empty'
-    if not colon:
-        return None
-    if scheme not in SCHEMES:
+    if colon and scheme not in SCHEMES:
         return (
             f"`{scheme}:` is not a known source{hint(scheme, SCHEMES)}; known: "
             f"{', '.join(SCHEMES)}; a path has no scheme"
         )
     rules = RULES.get(kind, ())
+    if (scheme if colon else "") not in SOURCES[kind]:
+        *forms, last = SOURCES[kind].values()
+        given = f"`{scheme}:`" if colon else "a path"
+        near = "" if colon else hint(f"rule:{uri}", [f"rule:{rule}" for rule in rules])
+        noun = kind if kind == "data" else f"a {kind}"
+        return f"{noun} comes from {', '.join(forms)} or {last}, not from {given}{near}"
+    if not colon:
+        return None
     if scheme == "rule" and rest not in rules:
-        known = f"; known: {', '.join(rules)}" if rules else f": a {kind} has none"
-        return f"there is no rule `{rest}`{hint(rest, rules) or known}"
+        near = hint(rest, rules) or f"; known: {', '.join(rules)}"
+        return f"there is no rule `{rest}`{near}"
     if scheme == "python" and not PYTHON.fullmatch(rest):
         return "user code is named by its module and function: write python:module:function"
     if scheme == "run" and not RUN.fullmatch(rest):

@@ -223,3 +223,11 @@ SCHEMES: Mapping[str, str] = {
     "run": "what another run exported",
 }
 """Schemes of sources; a path has none."""
+
+SOURCES: Mapping[str, Mapping[str, str]] = {
+    "model": {"": "a path", "hf": "hf:NAME", "run": "run:PIPELINE/MODEL"},
+    "data": {"": "a path", "hf": "hf:NAME", "gym": "gym:TASK"},
+    "verifier": {"rule": "rule:NAME", "gym": "gym:TASK", "python": "python:module:function"},
+    "tool": {"rule": "rule:NAME", "gym": "gym:TASK", "python": "python:module:name"},
+}
+"""Which schemes the sources of a kind of declaration have, none standing for paths; as written."""

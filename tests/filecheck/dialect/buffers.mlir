@@ -4,7 +4,7 @@
 rpeg.pipeline @p {
   rpeg.model @actor policy("x")
   rpeg.data @train prompts("y")
-  rpeg.verifier @good outcome("z")
+  rpeg.verifier @good outcome("rule:exact_match")
   // CHECK: rpeg.step i < 3 ({{.*}}%queue: !rpeg.buffer<@queue, capacity = 8, age = 2, fifo, [!rpeg.traj<@actor, 1, n = 2>, !rpeg.tok<logprob, @actor sampled>, !rpeg.seq<reward>]>) {
   rpeg.step i < 3 (%actor : !rpeg.weights<@actor, policy>, %train : !rpeg.cursor<@train, prompts>, %queue : !rpeg.buffer<@queue, capacity = 8, age = 2, fifo, [!rpeg.traj<@actor, 1, n = 2>, !rpeg.tok<logprob, @actor sampled>, !rpeg.seq<reward>]>) {
     %good = rpeg.get @good : !rpeg.verifier<@good, outcome>

@@ -4,7 +4,7 @@
 rpeg.pipeline @p {
   rpeg.model @actor policy("x") {optim = #rpeg.record<adamw, {lr = 1.0e-3 : f64, beta1 = 0.9 : f64, beta2 = 0.999 : f64, weight_decay = 0.0 : f64, grad_clip = 1.0 : f64, warmup = 0 : i64, schedule = "constant"}>}
   rpeg.data @train prompts("y")
-  rpeg.verifier @good outcome("z")
+  rpeg.verifier @good outcome("rule:exact_match")
   rpeg.ranks @gen 0 to 1
   rpeg.ranks @train_ranks 2 to 3
   rpeg.step i < 3 (%actor : !rpeg.weights<@actor, policy>, %actor_opt : !rpeg.opt<@actor>, %train : !rpeg.cursor<@train, prompts>) {

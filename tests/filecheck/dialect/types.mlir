@@ -4,7 +4,7 @@
 rpeg.pipeline @p {
   rpeg.model @actor policy("x")
   rpeg.data @train prompts("y")
-  rpeg.verifier @correct outcome("z")
+  rpeg.verifier @correct outcome("rule:exact_match")
   rpeg.step i < 3 (%actor : !rpeg.weights<@actor, policy>, %train : !rpeg.cursor<@train, prompts>) {
     %good = rpeg.get @correct : !rpeg.verifier<@correct, outcome>
     %q, %train_1 = rpeg.batch %train {size = 4}

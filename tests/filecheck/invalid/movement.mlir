@@ -4,7 +4,7 @@
 rpeg.pipeline @streams {
   rpeg.model @actor policy("x")
   rpeg.data @train prompts("y")
-  rpeg.verifier @good outcome("z")
+  rpeg.verifier @good outcome("rule:exact_match")
   rpeg.step i < 3 (%actor : !rpeg.weights<@actor, policy>, %train : !rpeg.cursor<@train, prompts>) {
     %good = rpeg.get @good : !rpeg.verifier<@good, outcome>
     %q, %train_1 = rpeg.batch %train {size = 4}
@@ -37,7 +37,7 @@ rpeg.pipeline @streams {
 rpeg.pipeline @updates {
   rpeg.model @actor policy("x") {optim = #rpeg.record<adamw, {lr = 1.0e-3 : f64, beta1 = 0.9 : f64, beta2 = 0.999 : f64, weight_decay = 0.0 : f64, grad_clip = 1.0 : f64, warmup = 0 : i64, schedule = "constant"}>}
   rpeg.data @train prompts("y")
-  rpeg.verifier @good outcome("z")
+  rpeg.verifier @good outcome("rule:exact_match")
   rpeg.step i < 3 (%actor : !rpeg.weights<@actor, policy>, %actor_opt : !rpeg.opt<@actor>, %train : !rpeg.cursor<@train, prompts>) {
     %good = rpeg.get @good : !rpeg.verifier<@good, outcome>
     %q, %train_1 = rpeg.batch %train {size = 4}

@@ -27,9 +27,15 @@ pipeline p {
 """
 
 RESERVED = "`pool` is a reserved word and can't be a name; write for example `pool_`"
-VALUES = (
-    'a name, `false`, a number, `[`, a $param, a quantity, `+` or `-`, a string "..." or `true`'
-)
+
+KIND = "a declaration begins with its kind"
+BRACKETS = "operands and settings stand in brackets: write"
+BRACES = "a block stands in braces: end this line with `{`"
+OPEN = "expected `,` or `)` at the end of the line: the `(` of"
+GOES_ON = "a line goes on only after `(`, `[` or `,`"
+EXPONENT = "a number ends with its exponent, and nothing behind it: 3e-4"
+DOTS = "a name has no dots; text is written in double quotes"
+ORDER = "`step`: the order is declarations, step, expect, plan"
 
 BREAKS = [
     (
@@ -63,7 +69,7 @@ BREAKS = [
     ("q = batch(d", "pool = batch(d", [f"5:5: {RESERVED}"]),
     ("q = batch", "q = ", ["5:9: expected a name, found `(`"]),
     ("q = batch(d,", "q = batch(d", ["5:16: expected `,` before `size`"]),
-    ("size=8)", "size=)", [f"5:23: expected {VALUES}, found `)`"]),
+    ("size=8)", "size=)", ["5:23: expected a value, found `)`"]),
     (
         "size=8)",
         "size={a: 8})",
@@ -83,6 +89,50 @@ BREAKS = [
         "model m =",
         ["10:3: `model` comes before `step`: the order is declarations, step, expect, plan"],
     ),
+    ("data d =", "dat d =", ["3:3: `dat` begins no line; did you mean `data`?"]),
+    ("step i", "Step i", ["4:3: `Step` begins no line; did you mean `step`?"]),
+    ("pool all", "pol all", ["12:5: `pol` begins no line; did you mean `pool`?"]),
+    ("data d", "d", ["3:3: a declaration begins with its kind: data d = prompts..."]),
+    ("data d = prompts", "d = 8\n  data d = prompts", [f"3:3: {KIND}: param d = 8..."]),
+    ("every(steps=2)", "every steps=2", [f"6:10: {BRACKETS} every(...)"]),
+    ("batch(d, size=8)", "batch d", [f"5:14: {BRACKETS} batch(...)"]),
+    ("every(steps=2) {", "every(steps=2):", [f"6:19: {BRACES}"]),
+    ("i < 5 {", "i < 5:", [f"4:13: {BRACES}"]),
+    (
+        "every(steps=2) {",
+        "every(steps=2)\n    {",
+        ["6:19: every has a region: end the line with `{`"],
+    ),
+    ("i < 5 {", "i < 5\n  {", ["4:13: expected `{`, found the end of the line"]),
+    ("size=8)", "size=8\n    )", [f"5:24: {OPEN} column 14 is open; {GOES_ON}"]),
+    ("d, size=8)", "\n      d\n      , size=8)", [f"6:8: {OPEN} 5:14 is open; {GOES_ON}"]),
+    ("i < 5", "i <= 5", ["4:11: a step counts from 0 and ends below its number: step i < 500 {"]),
+    ("step i < 5", "step 5", ["4:8: a step says how many times it runs: step i < 500 {"]),
+    ("step i < 5", "step(i < 5)", ["4:7: a step says how many times it runs: step i < 500 {"]),
+    ("q = batch", "(q) = batch", ["5:5: names of results have no brackets: write y, lp = ..."]),
+    ("q = batch", "q r = batch", ["5:6: expected `,` before `r`"]),
+    ("q = batch", "q-1 = batch", ["5:6: a name has the letters a to z, digits and `_`"]),
+    ("q = batch", "é = batch", ["5:5: a name has the letters a to z, digits and `_`"]),
+    ("q = batch", "q[i+1] = batch", ["5:6: a version is written with @: q@i+1"]),
+    ("q = batch", "q@(i+1) = batch", ["5:7: a version has no brackets: write @i+1"]),
+    ("batch(d,", "batch(d@i-1..i,", ["5:16: a window of versions has brackets: @[i-1..i]"]),
+    ("size=8", "size 8", ["5:22: expected `=` or `,` before `8`"]),
+    ("size=8", "size=8+1", ["5:24: there is no arithmetic: a range is written a..b"]),
+    ("size=8", "size=3e-4x", [f"5:23: {EXPONENT}"]),
+    ("= batch(d, size=8)", "= 8", ["5:9: expected a call, name(...), found `8`"]),
+    ('prompts("x")', '"x"', ['3:12: expected a call, name(...), found `"x"`']),
+    ('prompts("x")', "prompts(x.jsonl)", [f"3:21: {DOTS}"]),
+    (
+        "    q on all\n",
+        "    q on all\n    pool b = nodes(0..3)\n",
+        ["14:5: pools come before the lines of the stages"],
+    ),
+    (
+        "    q on all\n",
+        "    q on all,\n    r on all\n",
+        ["13:13: a line goes on after `,`, and the next line is another stage: remove it"],
+    ),
+    ("q = batch", 'data e = prompts("y")\n    q = batch', [f"5:5: `data` comes before {ORDER}"]),
     ('"c"', '"c', ["11:13: the string is not closed on its line"]),
     ('prompts("x")', 'prompts("x)', ["3:20: the string is not closed on its line"]),
     ('"x"', "'x'", ['3:20: text is written in double quotes: "..."']),

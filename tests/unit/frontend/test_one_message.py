@@ -78,6 +78,11 @@ def test_as_it_stands_it_has_none() -> None:
         ("agg=token_mean", "aggtoken_mean", "aggt", "a setting is written name=value: agg=token"),
         ("par(dp=2), e", "par(dp2), e", "dp2", "a setting is written name=value: dp=2"),
         ("(mean=40", "(mean40", "mean40", "a setting is written name=value: mean=40"),
+        ("adamw(lr=3e-4)", "adamw(3e-4)", "3e-4", "a setting is written with its name: lr=3e-4"),
+        ("adamw(", "adamw(ref, ", "ref, ", "adamw takes settings only: write name=value"),
+        ("(name=embedded", "(embedded", "embedded", "`embedded` is a choice: write name=embedded"),
+        ("max_tokens=64", "max_tokens=1,024", "024", "024 needs a name: settings are written"),
+        ("gpus(0..1)", "gpus(1..0)", "1..0", "1..0 is empty: the smaller number comes first"),
         ("steps=3", "steps", "steps)", "a setting is written name=value: steps=20"),
     ],
 )  # fmt: skip

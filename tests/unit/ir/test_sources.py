@@ -14,7 +14,10 @@ from tests.unit.passes.pipelines import grpo
     ("kind", "uri", "said"),
     [
         ("verifier", "rule:exact_macth", "did you mean `exact_match`?"),
-        ("data", "rule:math", "a data has none"),
+        ("data", "rule:math", "data comes from a path, hf:NAME or gym:TASK, not from `rule:`"),
+        ("model", "gym:countdown", "hf:NAME or run:PIPELINE/MODEL, not from `gym:`"),
+        ("verifier", "hf:a/b", "a verifier comes from rule:NAME, gym:TASK or python:module"),
+        ("verifier", "exact_match", "not from a path; did you mean `rule:exact_match`?"),
         ("verifier", "", "empty"),
         ("verifier", "python:rewards", "python:module:function"),
         ("verifier", "python:os:system:x", "python:module:function"),
