@@ -8,8 +8,10 @@ import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
+from typing import NoReturn
 
 import rpeg
+from rpeg.ir.rules.violations import hint
 from rpeg.tools.completion import add_completion
 from rpeg.tools.console import Failure, tell
 from rpeg.tools.messages import failed
@@ -64,12 +66,26 @@ def _module(command: str) -> ModuleType:
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The options. argparse reads `PROMPT ...` in one place only: those after options come here."""
     parser = _parser()
+    words = sys.argv[1:] if arguments is None else arguments
+    if words and not words[0].startswith("-") and words[0] not in COMMANDS:
+        near = hint(words[0], COMMANDS) or f"; commands: {', '.join(COMMANDS)}"
+        parser.error(f"there is no command `{words[0]}`{near}")
     options, rest = parser.parse_known_args(arguments)
     if hasattr(options, "prompts") and not any(word[:1] == "-" and word != "-" for word in rest):
         options.prompts += rest
     elif rest:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        _unknown(parser, options.command, rest)
     return options
+
+
+def _unknown(parser: argparse.ArgumentParser, command: str, rest: Sequence[str]) -> NoReturn:
+    """Ends with the command's own usage, and what a misspelt option may have meant."""
+    action = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    of_command: argparse.ArgumentParser = action.choices[command]
+    known = [option for a in of_command._actions for option in a.option_strings]
+    word = next((word for word in rest if word.startswith("-")), rest[0]).partition("=")[0]
+    near = hint(word, known) if word.startswith("--") else ""
+    of_command.error(f"unrecognized arguments: {' '.join(rest)}{near}")
 
 
 def _parser() -> argparse.ArgumentParser:

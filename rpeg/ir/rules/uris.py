@@ -22,8 +22,9 @@ def source_problem(kind: str, uri: str) -> str | None:
             f"{', '.join(SCHEMES)}; a path has no scheme"
         )
     rules = RULES.get(kind, ())
-    if (scheme if colon else "") not in SOURCES[kind]:
-        *forms, last = SOURCES[kind].values()
+    fitting = SOURCES.get(kind)
+    if fitting is not None and (scheme if colon else "") not in fitting:
+        *forms, last = fitting.values()
         given = f"`{scheme}:`" if colon else "a path"
         near = "" if colon else hint(f"rule:{uri}", [f"rule:{rule}" for rule in rules])
         noun = kind if kind == "data" else f"a {kind}"

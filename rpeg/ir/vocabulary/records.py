@@ -228,6 +228,6 @@ SOURCES: Mapping[str, Mapping[str, str]] = {
     "model": {"": "a path", "hf": "hf:NAME", "run": "run:PIPELINE/MODEL"},
     "data": {"": "a path", "hf": "hf:NAME", "gym": "gym:TASK"},
     "verifier": {"rule": "rule:NAME", "gym": "gym:TASK", "python": "python:module:function"},
-    "tool": {"rule": "rule:NAME", "gym": "gym:TASK", "python": "python:module:name"},
 }
-"""Which schemes the sources of a kind of declaration have, none standing for paths; as written."""
+"""Which schemes the sources of a kind of declaration have, "" standing for a path, and how each is
+written. Of tools each form has its own."""

@@ -23,7 +23,8 @@ from rpeg.lowering.python import Origin, source_hash
 from rpeg.passes.rpeg_bounded_async import CORRECTIONS, UNWEIGHTED
 from rpeg.passes.rpeg_lower_to_programs import ORDERS
 from rpeg.tools.compiling import Ahead, Choice, compile_text, load_programs
-from rpeg.tools.console import OK, USAGE, Failure, Source, natural, positive, read
+from rpeg.tools.console import OK, USAGE, Failure, Source, folder, natural, positive, read
+from rpeg.tools.output import refuse_folder
 
 HELP = "write the program of a pipeline as a readable Python package"
 
@@ -34,7 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "file", metavar="FILE[:PIPELINE]", help=".rpeg text, or .mlir with rrt.program"
     )
     parser.add_argument(
-        "-o", "--out", required=True, type=Path, metavar="DIR", help="folder to write"
+        "-o", "--out", required=True, type=folder, metavar="DIR", help="folder to write"
     )
     parser.add_argument("--force", action="store_true", help="replace an edited package")
     layout_arguments(parser)
@@ -117,8 +118,9 @@ def run(options: argparse.Namespace) -> int:
     """Compiles one pipeline."""
     source = read(options.file)
     out: Path = options.out
-    with writable():
+    with writable(out):
         refuse(out, options.force)
+    refuse_folder(out)
     in_ir = source.path.suffix == ".mlir"
     module = load_programs(source) if in_ir else compile_text(source, choice_of(options))
     write_package(module, source, out, options.force)
@@ -129,18 +131,18 @@ def run(options: argparse.Namespace) -> int:
 def write_package(module: ModuleOp, source: Source, out: Path, force: bool = False) -> None:
     """Writes the package of a module of one pipeline. Raises Failure."""
     origin = Origin(source.path.name, source_hash(programs(module)[0]))
-    out = out.resolve()  # through links: they stay, and their targets are written
-    root = os.path.relpath(source.folder, out)
-    with writable():
-        write(package(module, origin, root), out, force)
+    target = out.resolve()  # through links: they stay, and their targets are written
+    root = os.path.relpath(source.folder, target)
+    with writable(out):
+        write(package(module, origin, root), target, force)
 
 
 @contextmanager
-def writable() -> Iterator[None]:
-    """Turns what stands in the way of a package into a Failure."""
+def writable(out: Path) -> Iterator[None]:
+    """Turns what stands in the way of a folder to write into a Failure."""
     try:
         yield
     except CannotWrite as error:
         raise Failure(str(error)) from None
     except OSError as error:
-        raise Failure(f"{error.filename}: {error.strerror}") from None
+        raise Failure(f"{out} can't be written: {error.strerror}") from None

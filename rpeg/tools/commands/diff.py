@@ -54,7 +54,7 @@ def _facts(side: Side, params: bool) -> Facts:
 
 def _parsed(name: str) -> Side:
     source = standard_input() if name == "-" else read(name)
-    if choose(source, None) == "mlir":
+    if choose(source, None, how=": give files that are") == "mlir":
         return _mlir(source), None
     from rpeg.frontend import load
 

@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
             if done is not None:
                 print(done)
                 return OK
-        with writable(), FolderLock(folder.path, LAUNCH).held():
+        with writable(run_dir), FolderLock(folder.path, LAUNCH).held():
             return launch(options.package, variables)
     except RuntimeFailure as error:
         raise Failure(str(error)) from None

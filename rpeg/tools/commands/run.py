@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
         _refuse_edited(package)
         module = placed(checked, source, choice, visible_gpus)
         refuse_other_batches(run_dir.resolve(), module)
-        with writable(), FolderLock(run_dir.resolve(), LAUNCH).held():
+        with writable(run_dir), FolderLock(run_dir.resolve(), LAUNCH).held():
             write_package(module, source, package)
             _announce(package, processes(module))
             variables = environment(run_dir, options.seed, source.folder, options.allow_python)

@@ -23,15 +23,17 @@ class Read:
     diagnostics: Sequence[Diagnostic]
 
 
-def choose(source: Source, asked: str | None) -> str:
-    """The front end of a file: the one asked for, or by the extension; standard input is MLIR."""
+def choose(source: Source, asked: str | None, how: str = ": add -f rpeg or -f mlir") -> str:
+    """The front end of a file: the one asked for, or by the extension; standard input is MLIR.
+    `how` says what else to give. Raises Failure.
+    """
     if asked is not None:
         return asked
     if source.name == "<stdin>":
         return "mlir"
     found = EXTENSIONS.get(source.path.suffix)
     if found is None:
-        raise Failure(f"{source.name} is neither .rpeg nor .mlir: add -f rpeg or -f mlir", USAGE)
+        raise Failure(f"{source.name} is neither .rpeg nor .mlir{how}", USAGE)
     return found
 
 

@@ -407,10 +407,13 @@ def test_foreign_and_edited_folders(shell: Shell) -> None:
 
 
 def test_a_folder_that_cannot_be_written(shell: Shell) -> None:
-    done = shell("compile", "p.rpeg", "-o", "p.rpeg/out", "--processes", "1")
-    assert done.code == 1
-    assert done.err.startswith("error: ")
-    assert len(done.err.splitlines()) == 1
+    """Only the path that was given is named, no other that is made on the way."""
+    for path, why in (("p.rpeg/out", "p.rpeg is not a folder"), ("/proc/out", "No such file")):
+        done = shell("compile", "p.rpeg", "-o", path, "--processes", "1")
+        assert done.code == 1
+        assert done.err.startswith(f"error: {path} can't be written: {why}")
+        assert len(done.err.splitlines()) == 1
+    assert "the name of the folder is empty" in shell("compile", "p.rpeg", "-o", "").err
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "two", "1.5"])
@@ -599,7 +602,12 @@ def test_help(command: str, shell: Shell, update_golden: bool) -> None:
 
 def test_wrong_calls(shell: Shell) -> None:
     assert shell().code == 2
-    assert shell("trian", "p.rpeg").code == 2
+    assert "there is no command `trian`" in shell("trian", "p.rpeg").err
+    assert "`chek`; did you mean `check`?" in shell("chek", "p.rpeg").err
+    assert "commands: run, check, " in shell("frobnicate").err
+    option = shell("check", "--jsn", "p.rpeg")
+    assert option.err.startswith("usage: rpeg check ")
+    assert "unrecognized arguments: --jsn; did you mean `--json`?" in option.err
     assert shell("compile", "p.rpeg").code == 2
     both = shell("compile", "p.rpeg", "-o", "out", "--plan", "a", "--processes", "1")
     assert "not allowed with argument" in both.err
