@@ -54,7 +54,7 @@ class Interpreter:
         """
         self._pipeline = _find(module, pipeline)
         self._world = world
-        self._step = next(op for op in self._pipeline.body.block.ops if isinstance(op, StepOp))
+        self._step = self._pipeline.ops_of(StepOp)[0]
         _refuse_unknown(self._step, {*self.handlers, *self.between_steps, StepOp, YieldOp, KeepOp})
         self._around = Surroundings(
             declared=Declarations(self._pipeline, world, seed, dtype).things,

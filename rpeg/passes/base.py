@@ -11,6 +11,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
 from xdsl.traits import is_side_effect_free
 
 from rpeg.ir.levels import LevelName, level_violations
@@ -34,7 +35,6 @@ __all__ = [
     "PassRefused",
     "Problem",
     "RpegPass",
-    "erase",
     "pipelines",
     "step",
     "tidied",
@@ -113,7 +113,7 @@ class RpegPass(ModulePass):
 
     def allowed(self, pipeline: PipelineOp) -> RecordAttr:
         """The user's permission to change the numbers. Raises PassRefused without one."""
-        lines = (op for op in pipeline.body.block.ops if isinstance(op, AllowOp))
+        lines = pipeline.ops_of(AllowOp)
         found = next((o.permission for o in lines if o.permission.kind == self.ALLOW), None)
         if found is None:
             text = f"this changes what is trained: add `allow {self.ALLOW}(...)` to permit it"
@@ -165,7 +165,7 @@ def pipelines(module: ModuleOp) -> Iterator[PipelineOp]:
 
 def step(pipeline: PipelineOp) -> StepOp:
     """The step of a verified pipeline."""
-    return next(op for op in pipeline.body.block.ops if isinstance(op, StepOp))
+    return pipeline.ops_of(StepOp)[0]
 
 
 @contextmanager
@@ -178,18 +178,18 @@ def tidied(module: ModuleOp) -> Iterator[None]:
     yield
     for op in reversed(list(module.walk())):
         if _unread(op) and op not in unread:
-            erase(op)
+            Rewriter.erase_op(op)
     for pipeline, named in before.items():
         for op in reversed(named.used):
             if not op.used():
-                erase(op)
+                Rewriter.erase_op(op)
         now = _Named.of(pipeline)
         for line in list(pipeline.walk()):
             match line:
                 case PlaceOp() if line.title in named.placed - now.placed:
-                    erase(line)
+                    Rewriter.erase_op(line)
                 case ExpectOp() if line.target.data in named.names - now.names:
-                    erase(line)
+                    Rewriter.erase_op(line)
                 case _:
                     pass
 
@@ -205,7 +205,7 @@ class _Named:
 
     @staticmethod
     def of(pipeline: PipelineOp) -> "_Named":
-        declared = [op for op in pipeline.body.block.ops if isinstance(op, DeclareOp)]
+        declared = pipeline.ops_of(DeclareOp)
         placed = frozenset([*stages(pipeline), *(op.title for op in declared)])
         used = tuple(op for op in declared if op.used())
         return _Named(placed, placed | value_names(pipeline), used)
@@ -214,10 +214,3 @@ class _Named:
 def _unread(op: Operation) -> bool:
     """Whether an operation is there for its results alone, and nothing reads them."""
     return bool(op.results) and is_side_effect_free(op) and not any(r.uses for r in op.results)
-
-
-def erase(op: Operation) -> None:
-    """Takes an operation out of its block."""
-    block = op.parent_block()
-    assert block is not None
-    block.erase_op(op)

@@ -8,6 +8,7 @@ from typing import ClassVar
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation
+from xdsl.rewriter import Rewriter
 
 from rpeg.ir.base import RpegOp
 from rpeg.ir.layout import contradictions, later, size_of
@@ -22,7 +23,7 @@ from rpeg.ir.text.locations import place_by
 from rpeg.ir.text.naming import trajectories_of
 from rpeg.ir.types.attributes import RecordAttr, plain
 from rpeg.ir.vocabulary.records import CLAUSES
-from rpeg.passes.base import Levels, PassRefused, Problem, RpegPass, erase, pipelines, step
+from rpeg.passes.base import Levels, PassRefused, Problem, RpegPass, pipelines, step
 from rpeg.passes.layout_names import LayoutNameError, own_layouts
 from rpeg.passes.layouts import moves_rows
 from rpeg.passes.pools import spread
@@ -109,7 +110,7 @@ class RpegAnnotateParallelismPass(RpegPass):
             messages = self.problems()
         except LayoutNameError as error:
             raise PassRefused(pipeline, str(error)) from error
-        models = [op.title for op in pipeline.body.block.ops if isinstance(op, ModelOp)]
+        models = [op.title for op in pipeline.ops_of(ModelOp)]
         messages += [
             f"there is no model `{name}` to give a layout; the file has: {', '.join(models)}"
             for name in self.own_layouts
@@ -145,7 +146,7 @@ class RpegAnnotateParallelismPass(RpegPass):
 
 
 def _plan(pipeline: PipelineOp, name: str) -> PlanOp:
-    plans = [op for op in pipeline.body.block.ops if isinstance(op, PlanOp)]
+    plans = pipeline.ops_of(PlanOp)
     found = next((p for p in plans if p.title == name), None)
     if found is None:
         known = ", ".join(p.title for p in plans) or "none"
@@ -165,7 +166,7 @@ def _whole(pipeline: PipelineOp, name: str) -> PlanOp:
 def _drop_plans(pipeline: PipelineOp) -> None:
     for op in list(pipeline.body.block.ops):
         if isinstance(op, PlanOp):
-            erase(op)
+            Rewriter.erase_op(op)
 
 
 @dataclass

@@ -369,7 +369,7 @@ def _place(pipeline: PipelineOp, name: str, model: str) -> int:
     """Gives a new stage the pool and layout of a model's update, in each plan that has a line for
     that: so many.
     """
-    plans = [op for op in pipeline.body.block.ops if isinstance(op, PlanOp)]
+    plans = pipeline.ops_of(PlanOp)
     updates = [place for plan in plans for place in plan.places if place.title == model]
     for place in updates:
         clauses = ArrayAttr([c for c in place.clauses if c.kind in ("par", "mb")])

@@ -7,6 +7,7 @@ from typing import ClassVar
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.rewriter import Rewriter
 from xdsl.traits import IsTerminator, is_side_effect_free
 
 from rpeg.ir.base import RpegOp
@@ -17,7 +18,7 @@ from rpeg.ir.reported import reported_rewards
 from rpeg.ir.rules.violations import hint
 from rpeg.ir.stages import stage_name, stages
 from rpeg.ir.types.values import CursorType
-from rpeg.passes.base import PassRefused, Problem, RpegPass, erase, pipelines, step, tidied
+from rpeg.passes.base import PassRefused, Problem, RpegPass, pipelines, step, tidied
 from rpeg.passes.legality import Condition, Legality, Reason, legal, reasons
 from rpeg.passes.liveness import Needed, needed
 from rpeg.passes.statistics import Meanings
@@ -105,11 +106,11 @@ class RpegEliminateDeadStagesPass(RpegPass):
             body = step(pipeline)
             kept = self._kept(body)
             self._insist(pipeline, kept)
-            declared = len(_declarations(pipeline))
+            declared = len(pipeline.ops_of(DeclareOp))
             with tidied(op):
                 self._erase(body, kept)
             _undeclare(pipeline)
-            if removed := declared - len(_declarations(pipeline)):
+            if removed := declared - len(pipeline.ops_of(DeclareOp)):
                 self.count("declarations removed", removed)
 
     def _kept(self, body: StepOp) -> Needed:
@@ -146,7 +147,7 @@ class RpegEliminateDeadStagesPass(RpegPass):
             op.operands = ()
         for op in dead:
             if op.parent_op() in kept.operations:
-                erase(op)
+                Rewriter.erase_op(op)
         for start in unneeded:
             body.body.block.erase_arg(start)
             self.count("states removed")
@@ -154,13 +155,9 @@ class RpegEliminateDeadStagesPass(RpegPass):
 
 def _undeclare(pipeline: PipelineOp) -> None:
     """In reverse: a model may start from one that is declared above it."""
-    for op in reversed(_declarations(pipeline)):
+    for op in reversed(pipeline.ops_of(DeclareOp)):
         if not op.used():
-            erase(op)
-
-
-def _declarations(pipeline: PipelineOp) -> list[DeclareOp]:
-    return [op for op in pipeline.body.block.ops if isinstance(op, DeclareOp)]
+            Rewriter.erase_op(op)
 
 
 def _states(body: StepOp) -> list[tuple[BlockArgument, SSAValue]]:

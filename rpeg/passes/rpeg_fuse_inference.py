@@ -18,7 +18,7 @@ from rpeg.ir.ops.step import StepOp
 from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.stages import stage_name, stages
 from rpeg.ir.vocabulary.settings import python_value
-from rpeg.passes.base import Levels, RpegPass, erase, pipelines, step
+from rpeg.passes.base import Levels, RpegPass, pipelines, step
 from rpeg.passes.layouts import bound_of
 from rpeg.passes.legality import Condition, Legality, Reason, legal
 from rpeg.passes.statistics import Meanings
@@ -192,4 +192,4 @@ def _fuse(group: Sequence[RpegOp]) -> None:
         new.name_hint = old.name_hint
         old.replace_all_uses_with(new)
     for op in group:
-        erase(op)
+        Rewriter.erase_op(op)

@@ -10,7 +10,7 @@ from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.rewriter import InsertPoint
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from rpeg.ir.base import RpegOp
 from rpeg.ir.layout import width_of
@@ -29,7 +29,7 @@ from rpeg.ir.rules.ranks import groups_of
 from rpeg.ir.stages import stages
 from rpeg.ir.types.attributes import SOURCE_HASH, RecordAttr, plain
 from rpeg.ir.types.flow import symbol_text
-from rpeg.passes.base import Levels, PassRefused, Problem, RpegPass, erase, pipelines, step
+from rpeg.passes.base import Levels, PassRefused, Problem, RpegPass, pipelines, step
 from rpeg.passes.declarations import Declarations
 from rpeg.passes.layouts import clause_problems, layout_of, settings_of, shares_of, title_of
 from rpeg.passes.programs import (
@@ -90,7 +90,7 @@ class RpegLowerToProgramsPass(RpegPass):
                 calls = sum(isinstance(o, CallOp) for o in program.walk())
                 self.count("instructions emitted", calls)
                 block.insert_op_after(program, pipeline)
-            erase(pipeline)
+            Rewriter.erase_op(pipeline)
 
 
 def _programs(pipeline: PipelineOp, source_hash: str, completion: bool) -> list[ProgramOp]:

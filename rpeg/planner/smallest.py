@@ -210,7 +210,7 @@ def _laid_out(setting: Setting, layout: Smallest) -> Setting:
     for op in _sampling(setting) if layout.engine is not None else ():
         width = layout.engine or 1
         op.attributes["par"] = par(dp=layout.processes // width, tp=width)
-    for ranks in [op for op in setting.pipeline.body.block.ops if isinstance(op, RanksOp)]:
+    for ranks in setting.pipeline.ops_of(RanksOp):
         ranks.properties["last"] = RanksOp.of(ALL, 0, layout.processes - 1).last
     return replace(setting)
 

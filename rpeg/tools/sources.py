@@ -153,7 +153,7 @@ def layout_misfits(
 ) -> Iterator[tuple[ModelOp, str]]:
     """The models that their layouts can't split, of those whose counts are known by name."""
     placed = list(stages(pipeline).values())
-    for op in (op for op in pipeline.body.block.ops if isinstance(op, ModelOp)):
+    for op in pipeline.ops_of(ModelOp):
         if op.title in known:
             layouts = _layouts(op.title, placed)
             widths = [{a: width_of(layout, a) for a in SPLITTING} for layout in layouts]
@@ -169,7 +169,7 @@ def _layouts(model: str, placed: Sequence[RpegOp]) -> Iterator[RecordAttr]:
 
 
 def _models(pipeline: PipelineOp) -> dict[str, ModelOp]:
-    return {op.title: op for op in pipeline.body.block.ops if isinstance(op, ModelOp)}
+    return {op.title: op for op in pipeline.ops_of(ModelOp)}
 
 
 def _source_of(op: ModelOp, models: Mapping[str, ModelOp]) -> str | None:

@@ -52,8 +52,8 @@ class Schedule:
     @staticmethod
     def of(pipeline: PipelineOp) -> Schedule:
         """The schedule of a pipeline. Raises GraphError if it is not at L2."""
-        step = next(op for op in pipeline.body.block.ops if isinstance(op, StepOp))
-        sequences = [op for op in pipeline.body.block.ops if isinstance(op, SequenceOp)]
+        step = pipeline.ops_of(StepOp)[0]
+        sequences = pipeline.ops_of(SequenceOp)
         if not sequences:
             raise GraphError(f"`{pipeline.title}` has no schedule: run rpeg-schedule first")
         ahead = {n: t.steps_ahead for s in sequences for n, t in s.tasks.items() if t.steps_ahead}

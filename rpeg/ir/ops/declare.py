@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import takewhile
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeVar
 
 from xdsl.dialects.builtin import StringAttr, SymbolNameConstraint, SymbolRefAttr
 from xdsl.ir import Attribute, Operation
@@ -49,6 +49,8 @@ from rpeg.ir.vocabulary.settings import (
 )
 from rpeg.ir.vocabulary.signature import Signature
 
+Found = TypeVar("Found", bound=Operation)
+
 
 @irdl_op_definition
 class PipelineOp(CheckedOp):
@@ -64,6 +66,10 @@ class PipelineOp(CheckedOp):
     def title(self) -> str:
         """Its name."""
         return symbol_name(self) or ""
+
+    def ops_of(self, kind: type[Found]) -> list[Found]:
+        """Its operations of a kind, without those inside of others, in the order of the text."""
+        return [op for op in self.body.block.ops if isinstance(op, kind)]
 
     def rules(self) -> Iterator[Violation]:
         steps = [op for op in self.body.block.ops if op.name == "rpeg.step"]

@@ -28,7 +28,7 @@ def deadlock_violations(root: Operation) -> Iterator[tuple[Operation, Violation]
     blocks = (block for region in root.regions for block in region.blocks)
     for pipeline in (op for block in blocks for op in block.ops):
         if isinstance(pipeline, PipelineOp):
-            found = (op for op in pipeline.body.block.ops if isinstance(op, SequenceOp))
+            found = pipeline.ops_of(SequenceOp)
             sequences = {symbol_text(op.pool): op for op in found}
             around = _cycle(pipeline, sequences) if len(sequences) > 1 else []
             if len({pool for pool, _ in around}) > 1:

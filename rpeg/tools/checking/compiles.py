@@ -21,7 +21,7 @@ def refusals(
     """
     anywhere = _problems(checked, source, None)
     notes = [_note(problem, "rpeg compile") for problem in anywhere]
-    held = [op.title for op in checked.pipeline.body.block.ops if isinstance(op, PlanOp)]
+    held = [op.title for op in checked.pipeline.ops_of(PlanOp)]
     for plan in (name for name in held if plans is None or name in plans):
         of_plan = (p for p in _problems(checked, source, plan) if p not in anywhere)
         notes += [_note(problem, f"rpeg compile --plan {plan}") for problem in of_plan]

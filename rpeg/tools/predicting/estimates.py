@@ -66,7 +66,7 @@ def predicted(there: Placed, target: Target) -> Predicted:
 
 
 def _known(pipeline: PipelineOp, architectures: Mapping[str, str]) -> None:
-    models = [op.title for op in pipeline.body.block.ops if isinstance(op, ModelOp)]
+    models = [op.title for op in pipeline.ops_of(ModelOp)]
     for name, shape in architectures.items():
         if name not in models:
             near = hint(name, models) or f"; the pipeline has: {', '.join(models)}"

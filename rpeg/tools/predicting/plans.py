@@ -31,7 +31,7 @@ def choose(pipeline: PipelineOp, target: Target) -> Chosen:
     A plan that is named for another cluster than its own is put there: its pools and layouts have
     to be checked anew. Raises Failure.
     """
-    plans = [op for op in pipeline.body.block.ops if isinstance(op, PlanOp)]
+    plans = pipeline.ops_of(PlanOp)
     plan = _named(plans, target.plan) if target.plan is not None else _for(plans, target.cluster)
     cluster = _cluster_of(plan, target)
     if plan is not None:

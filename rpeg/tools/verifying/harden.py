@@ -17,7 +17,7 @@ from typing import TypeVar
 from xdsl.builder import Builder
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.rewriter import InsertPoint
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from rpeg.ir.base import CheckedOp
 from rpeg.ir.ops.declare import ExpectOp, ModelOp, PipelineOp
@@ -30,7 +30,7 @@ from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.text.naming import trajectories_of
 from rpeg.ir.types.attributes import RecordAttr, plain
 from rpeg.ir.types.values import TrajectoriesType, WeightsType
-from rpeg.passes.base import erase, step
+from rpeg.passes.base import step
 
 EFFECTS = (StopOp, EvalOp, EvalLossOp, CheckpointOp, ExportOp)
 """What measures or writes."""
@@ -118,10 +118,10 @@ class Hardening:
 
     def _leave_out(self) -> None:
         for op in [*self._all(PlanOp), *self._all(ExpectOp)]:
-            erase(op)
+            Rewriter.erase_op(op)
         effects = [op for kind in EFFECTS for op in self._all(kind)]
         for op in effects:
-            erase(op)
+            Rewriter.erase_op(op)
         for every in reversed(self._all(EveryOp)):
             self._every(every)
         if effects:
@@ -135,7 +135,7 @@ class Hardening:
         if all(isinstance(op, GetOp | YieldOp) for op in every.body.block.ops):
             for result, value in zip(every.results, ending.operands, strict=True):
                 result.replace_all_uses_with(value)
-            erase(every)
+            Rewriter.erase_op(every)
         elif every.int_of("steps") > 1 or every.int_of("from") > 0:
             _set(every, steps=1, **{"from": 0})
             self.notes.append("what runs every few steps runs at each")

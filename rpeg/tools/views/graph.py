@@ -84,9 +84,9 @@ class GraphBuilder:
 
     def __init__(self, pipeline: PipelineOp) -> None:
         self.pipeline = pipeline
-        self.step = next(op for op in pipeline.body.block.ops if isinstance(op, StepOp))
+        self.step = pipeline.ops_of(StepOp)[0]
         self.names = Names(pipeline)
-        declared = [op for op in pipeline.body.block.ops if isinstance(op, DeclareOp)]
+        declared = pipeline.ops_of(DeclareOp)
         self.declared: dict[str, Kind] = {op.title: _kind(op) for op in declared}
         self._taken = set(self.declared)
         self.states = {arg: self._state(arg) for arg in self.step.states if _shown(arg)}

@@ -133,24 +133,61 @@ TWO_POOLS = str(ROOT / "examples" / "async_two_pools.rpeg")
 LOWERED = "rpeg-annotate-parallelism{plan=two},rpeg-schedule,rpeg-lower-to-programs"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        (
-            "window = 2",
-            "window = 3",
-            "window=3: what takes the samples of these weights lets them be 2 versions old "
-            "(max_lag): write window = 2",
-        ),
-        (
-            "max_lag = 2",
-            "max_lag = 1",
-            "channel `y`: max_lag is 2 here, and 1 in the program of `rollout`: write the same",
-        ),
-    ],
-)
-def test_windows_of_two_pools(old: str, new: str, message: str) -> None:
+PUT_Y = '      rrt.call "put" of %y_channel(%y, %lp)\n'
+TAKE_R = '      %r = rrt.call "take" of %r_channel(step = %i) gives ResponseField\n'
+ROLLOUT = "rollout = [0 : i64, 1 : i64]"
+ACROSS = {
+    "a window wider than its takers": (
+        ("window = 2", "window = 3"),
+        "window=3: what takes the samples of these weights lets them be 2 versions old (max_lag): "
+        "write window = 2",
+    ),
+    "ends of two lags": (
+        ("max_lag = 2", "max_lag = 1"),
+        "channel `y`: max_lag is 2 here, and 1 in the program of `rollout`: write the same",
+    ),
+    "put twice": (
+        (PUT_Y, PUT_Y * 2),
+        "channel `y`: each step puts once and takes once; the program of `rollout` puts 2 times, "
+        "that of `trainer` takes 1",
+    ),
+    "taken twice": (
+        (TAKE_R, TAKE_R + TAKE_R.replace("%r =", "%again =")),
+        "channel `r`: each step puts once and takes once; the program of `rollout` puts 1 times, "
+        "that of `trainer` takes 2",
+    ),
+    "taken as something else": (
+        ("of %r_channel(step = %i) gives ResponseField", "of %r_channel(step = %i) gives Loss"),
+        "channel `r` carries ResponseField, not Loss",
+    ),
+    "one end only": (
+        ('source = "rollout", target = "trainer"', 'source = "rollout", target = "judge"'),
+        "channel `y` goes from `rollout` to `judge`: the programs of both make it, and no other; "
+        "made by `rollout` and `trainer`",
+    ),
+    "more processes than the pool": (
+        (ROLLOUT, "rollout = [0 : i64, 2 : i64]"),
+        "the program is for 1 processes of `rollout`, its start has 0 to 1",
+    ),
+    "a pool of another name": (
+        (ROLLOUT, "sampler = [0 : i64, 1 : i64]"),
+        "the program is for 1 processes of `rollout`, its start has none",
+    ),
+    "more processes than the pools": (
+        ("processes = 2 : i64", "processes = 3 : i64"),
+        "the pools have other processes than the 3 that start says",
+    ),
+    "a home that is no pool": (
+        ('home = "trainer"', 'home = "judge"'),
+        "start: home is judge, which is none of rollout, trainer",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), ACROSS.values(), ids=ACROSS)
+def test_mistakes_across_pools(change: tuple[str, str], message: str) -> None:
     text = opt(TWO_POOLS, "-p", LOWERED).out
     assert messages(text) == []
-    found = [m.split(": ", 1)[1] for m in messages(text.replace(old, new, 1))]
+    assert change[0] in text
+    found = [m.split(": ", 1)[1] for m in messages(text.replace(*change, 1))]
     assert message in found, found
