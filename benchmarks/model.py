@@ -297,7 +297,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=_steps, default=16, help="of a run; two aren't counted")
     parser.add_argument("--layouts", nargs="+", choices=LAYOUTS, default=list(LAYOUTS))
-    parser.add_argument("--calibrations", type=int, default=2, help="rounds of each calibration")
+    parser.add_argument("--calibrations", type=int, default=3, help="rounds of each calibration")
     parser.add_argument("--busy", action="store_true", help="whatever else the machine does")
     return parser.parse_args()
 

@@ -1,5 +1,5 @@
 """One optimizer step and one publish of the demo's model under each of LAYOUTS, which split batches
-alike: process 0 writes how many messages of each kind the processes wait for.
+alike, and the end of a step: process 0 writes how many messages of each kind are waited for.
 """
 
 from __future__ import annotations
@@ -52,8 +52,14 @@ def main() -> None:
     for name in KINDS:  # before Megatron-Core binds them
         count(name)
     names = os.environ["LAYOUTS"].split(",")
-    run = rt.start(pipeline="messages", steps=1, processes=2, source_sha256="0")
-    found = {name: sent(run, name) for name in names}
+    run = rt.start(pipeline="messages", steps=2, processes=2, source_sha256="0")
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for i in run.loop():
+        if i == 0:
+            found |= {name: sent(run, name) for name in names}
+            run.report(y := make_trajectories(8), r=torch.ones(len(y.rows)))
+        else:  # what the first step ended with
+            found["step"] = {"books": taken()}
     if world.rank() == 0:
         Path("messages.json").write_text(json.dumps(found))
 

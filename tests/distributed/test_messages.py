@@ -16,6 +16,7 @@ from rpeg.cost.layers import MEASURED
 from rpeg.cost.plans import Plans
 from rpeg.cost.profiles.layouts import Layout
 from rpeg.cost.profiles.moving import tensor_messages
+from rpeg.cost.profiles.profiling import OBJECT_MESSAGES, STEP_OBJECTS
 from rpeg.cost.profiles.shapes import ModelShape
 from rpeg.cost.training import Software, step_time
 from rpeg.passes.layout_names import parse_layout
@@ -46,7 +47,9 @@ def hops(counts: Mapping[str, int], machine: Machine) -> float:
 def test_messages_of_an_update_and_a_publish(names: str, tmp_path: Path) -> None:
     done = torchrun("messages_program.py", tmp_path, 2, LAYOUTS=names)
     assert done.returncode == 0, done.stderr
-    for name, counts in json.loads((tmp_path / "messages.json").read_text()).items():
+    messages = json.loads((tmp_path / "messages.json").read_text())
+    assert messages.pop("step") == {"books": {"all_gather": STEP_OBJECTS * OBJECT_MESSAGES}}
+    for name, counts in messages.items():
         told = predicted(Layout(**parse_layout(name)))  # type: ignore[arg-type]
         assert told == {what: hops(found, CORE) for what, found in counts.items()}, (name, counts)
 

@@ -218,19 +218,21 @@ def _transferred(op: TransferOp, setting: Setting) -> Profile:
     return moving.transfer(op.moved, rows, senders, takers, setting.machine)
 
 
-STEP_GATHERS = 3.0
-"""Objects that processes hand each other in a step: rollouts, metrics, and what else is written."""
+STEP_OBJECTS, OBJECT_MESSAGES = 3.0, 2.0
+"""Objects that processes hand each other in a step (rollouts, metrics, and what else is written),
+and the messages of each: its size, and itself. A test counts them.
+"""
 
 
 def _books(op: BatchOp, setting: Setting) -> Profile:
-    """What a step takes besides its stages, with the first batch of each pool."""
+    """What a step takes besides its stages; it counts with the first batch that is read."""
     first = next(o for o in setting.pipeline.walk() if isinstance(o, BatchOp))
     if op is not first:
         return Profile()
     seconds = setting.assumptions.book_launches * setting.machine.launch_s
     processes = max(setting.pools.values(), default=1)
     books = Profile().with_seconds("overhead", seconds)
-    return books + _gathers(STEP_GATHERS, processes, setting)
+    return books + _gathers(STEP_OBJECTS, processes, setting)
 
 
 def _gathers(objects: float, processes: int, setting: Setting) -> Profile:
@@ -240,7 +242,7 @@ def _gathers(objects: float, processes: int, setting: Setting) -> Profile:
         return Profile()
     group = Group.of(machine, processes)
     message = float(collective(machine, ALL_GATHER, NUMBER_BYTES, group))
-    sent = moved("communication", objects * 2.0 * message)
+    sent = moved("communication", objects * OBJECT_MESSAGES * message)
     return sent.with_seconds("overhead", objects * launches * machine.launch_s)
 
 

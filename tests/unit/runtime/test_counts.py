@@ -23,7 +23,12 @@ from rpeg.cost.hardware import load_machine
 from rpeg.cost.layers import MEASURED, Pricing, Work
 from rpeg.cost.plans import Plans
 from rpeg.cost.profiles.moving import END_PARAMETERS, LAYER_PARAMETERS
-from rpeg.cost.profiles.setting import MEASURED_ADAM, MEASURED_OPTIMIZER, MEASURED_STEP
+from rpeg.cost.profiles.setting import (
+    MEASURED_ADAM,
+    MEASURED_OPTIMIZER,
+    MEASURED_PUBLISH,
+    MEASURED_STEP,
+)
 from rpeg.runtime.batches.examples import Examples
 from rpeg.runtime.engine.decoder import Decoder
 from rpeg.runtime.engine.decoding import CHUNK, Decoding
@@ -37,8 +42,9 @@ from tests.unit.runtime.conftest import ROOT, make_trajectories
 MODEL = ROOT / "models" / "tiny-qwen3-digits"
 
 TRAINED = 1.9
-"""Launches that an operation of an update counts for: it is recorded for the backward pass, started
-from Megatron-Core's modules, and met once a step, while a decode step's is met once a token.
+"""Launches that an operation of an update or publish counts for: it is met once a step, while a
+decode step's is met once a token; most are started from Megatron-Core's modules, and recorded for
+the backward pass.
 """
 
 PRODUCTS = {
@@ -141,9 +147,9 @@ def updated(trainer: rt.Trainer, samples: int) -> Updated:
 
 
 @pytest.fixture
-def updates(run: Run, groups: Groups, folder: Callable[[int], Path]) -> list[list[Updated]]:
-    """Of two layers and of four: on few samples and on many."""
-    trainers = (
+def trainers(run: Run, groups: Groups, folder: Callable[[int], Path]) -> list[rt.Trainer]:
+    """Of two layers and of four."""
+    return [
         rt.Trainer(
             run,
             f"actor{layers}",
@@ -155,12 +161,13 @@ def updates(run: Run, groups: Groups, folder: Callable[[int], Path]) -> list[lis
             horizon=8,
         )
         for layers in (2, 4)
+    ]
+
+
+def test_operations_and_memory_of_an_update(trainers: list[rt.Trainer]) -> None:
+    (few, many), (more, most) = (
+        [updated(trainer, samples) for samples in (32, 128)] for trainer in trainers
     )
-    return [[updated(trainer, samples) for samples in (32, 128)] for trainer in trainers]
-
-
-def test_operations_and_memory_of_an_update(updates: list[list[Updated]]) -> None:
-    (few, many), (more, most) = updates
     layer = (more.operations - few.operations) / 2
     assert MEASURED.plain + MEASURED_OPTIMIZER == pytest.approx(TRAINED * layer, rel=0.1)
     assert pytest.approx(TRAINED * (few.operations - 2 * layer), rel=0.1) == MEASURED_STEP
@@ -175,6 +182,20 @@ def test_operations_and_memory_of_an_update(updates: list[list[Updated]]) -> Non
     adam = few.numbers - in_two * few.tokens
     weights = load_architecture(str(MODEL / "config.json")).parameters
     assert 4.0 * adam / weights == pytest.approx(MEASURED_ADAM, rel=0.05)
+
+
+def published(run: Run, trainer: rt.Trainer) -> int:
+    """Operations of a publish to an engine on the same process."""
+    weights = rt.LatestWeights(run, trainer)
+    weights.publish(trainer)
+    with Counted() as counted:
+        weights.publish(trainer)
+    return counted.operations
+
+
+def test_operations_of_a_publish(run: Run, trainers: list[rt.Trainer]) -> None:
+    two, four = (published(run, trainer) for trainer in trainers)
+    assert TRAINED * (four - two) / 2 == pytest.approx(MEASURED_PUBLISH, rel=0.15)
 
 
 def streamed(work: Work) -> float:
