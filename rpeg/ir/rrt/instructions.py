@@ -410,9 +410,6 @@ RECORDS: Mapping[str, tuple[str, ...]] = {
 TABLES: tuple[str, ...] = ("pools",)
 """Records that a program writes as a dictionary of pairs of numbers, under names of their own."""
 
-PAIRS: Mapping[str, tuple[str, ...]] = {"constant": ("tokens",)}
-"""Records that a program writes as a pair of their word and their one field."""
-
 
 def pools_of(table: Attribute) -> dict[str, tuple[int, int]]:
     """(first, past the last) of the processes of each pool of a table, as far as it says so."""

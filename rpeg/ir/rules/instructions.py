@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, StringAttr
 from xdsl.ir import Attribute
 
-from rpeg.ir.rrt.instructions import ANY, PAIRS, RECORDS, TABLES, Instruction, pools_of
+from rpeg.ir.rrt.instructions import ANY, RECORDS, TABLES, Instruction, pools_of
 from rpeg.ir.rules import violations
 from rpeg.ir.rules.settings import value_violations
 from rpeg.ir.rules.violations import Violation, hint
@@ -19,6 +19,7 @@ from rpeg.ir.types.attributes import BytesAttr, RecordAttr, SecondsAttr
 from rpeg.ir.vocabulary.records import CLAUSES
 from rpeg.ir.vocabulary.records import RECORDS as SURFACE_RECORDS
 from rpeg.ir.vocabulary.settings import INT, Range, Setting
+from rpeg.ir.vocabulary.tables import operations
 
 RUN = {
     name: Setting(name, INT, required=True, range=Range(least=1)) for name in ("steps", "processes")
@@ -63,8 +64,6 @@ def argument_violations(
 
 def _kinds(instruction: str) -> Mapping[str, Setting]:
     """What the settings of an instruction hold, where an operation of the language says so."""
-    from rpeg.ir.vocabulary.tables import operations
-
     if instruction == "start":
         return RUN
     signature = operations().get(RENAMED.get(instruction, instruction))
@@ -81,16 +80,11 @@ def _record_violations(name: str, record: RecordAttr) -> Iterator[Violation]:
     if record.kind in TABLES:
         yield from _table_violations(name, record)
         return
-    known = {**RECORDS, **PAIRS}
-    fields = known.get(record.kind)
+    fields = RECORDS.get(record.kind)
     if fields is None:
-        text = f"`{record.kind}` is no record of the runtime{hint(record.kind, known)}"
+        text = f"`{record.kind}` is no record of the runtime{hint(record.kind, RECORDS)}"
         yield Violation("unknown-word", text, violations.setting(name))
         return
-    if record.kind in PAIRS and not record.settings:
-        yield Violation(
-            "missing-setting", f"{record.kind} needs {fields[0]}", violations.setting(name)
-        )
     for field, value in record.settings.items():
         if field not in fields:
             text = f"{record.kind} has no setting `{field}`{hint(field, fields)}"

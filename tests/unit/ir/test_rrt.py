@@ -322,6 +322,36 @@ def test_stale_cache_of_an_evaluation() -> None:
     assert [m.split(": ")[1].split()[0] for m in messages(text)] == ["evaluate"]
 
 
+def test_the_only_restore_in_the_loop() -> None:
+    restore, score = '    rrt.call "restore" of %run\n', '      %r = rrt.call "score"'
+    text = edited((restore, ""), (score, f"  {restore}{score}"))
+    (found,) = messages(text)
+    assert found.endswith("this program has 0 there and 1 elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("agg", "message"),
+    [
+        ("#rpeg.record<constant, {tokens = 7 : i64}>", None),
+        ("#rpeg.record<constant, {}>", "constant needs the setting `tokens`: write tokens=1024"),
+        (
+            "#rpeg.record<constant, {tokens = 7 : i64, rows = 7 : i64}>",
+            "constant has no setting `rows`; it has: tokens",
+        ),
+    ],
+)
+def test_a_loss_over_a_constant_number_of_tokens(agg: str, message: str | None) -> None:
+    found = messages(edited(('agg = "token_mean"', f"agg = {agg}")))
+    assert [message in text for text in found] == ([] if message is None else [True])
+
+
+def test_a_pair_is_no_record_of_its_own() -> None:
+    text = edited(
+        ("#rpeg.record<Layout, {dp = 1 : i64}>", "#rpeg.record<constant, {tokens = 7 : i64}>")
+    )
+    assert any("`constant` is no record of the runtime" in found for found in messages(text))
+
+
 def test_no_start() -> None:
     lines = PROGRAM.splitlines(keepends=True)
     text = "".join(lines[:2]) + '    %x = rrt.constant "ON_POLICY"\n' + "".join(lines[2:])

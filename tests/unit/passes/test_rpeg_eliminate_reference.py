@@ -40,6 +40,14 @@ def test_the_only_loss_stays() -> None:
     assert "ref" in declared(module)
 
 
+def test_another_kl_loss_is_another_loss() -> None:
+    two = ("    actor@i+1", "    more = kl_loss(y, lp_ref, coef=0.2)\n    actor@i+1")
+    module = run(
+        parse(grpo(ZERO, two, ("update(actor@i, pg, kl,", "update(actor@i, kl, more,"))), PASS
+    )
+    assert [loss.name_hint for loss in one(module, UpdateOp).operands[2:]] == ["more"]
+
+
 def test_the_reference_stays_for_another_reader() -> None:
     text = grpo(ZERO, (PER_TOKEN[0], PER_TOKEN[1].replace("0.0", "0.5")))
     module = run(parse(text), PASS)
