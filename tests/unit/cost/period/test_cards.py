@@ -35,6 +35,19 @@ def test_events_take_no_less() -> None:
     assert simulate(whole, 40, network=network, warm=10).period == pytest.approx(6.0, rel=0.01)
 
 
+def test_no_cards_run_ahead_of_what_they_move() -> None:
+    """What is made in 10 s takes the cards 6: they begin no step before it is there."""
+    links = ("trainer to rollout", "trainer to judge")
+    maker = Task("maker", 10.0, "trainer", "maker")
+    made = (Edge("maker", "maker", 1, "order"), *(Edge("maker", link) for link in links))
+    bare = graph(*links)
+    whole = with_shared_cards(TaskGraph((maker, *bare.tasks), (*bare.edges, *made)), POOLS)
+    run = simulate(whole, 40, warm=10)
+    assert run.period == pytest.approx(10.0)
+    cards, first = ([t.name for t in whole.tasks].index(n) for n in ("trainer sends", "maker"))
+    assert run.start[cards] == pytest.approx(run.end[first])
+
+
 @pytest.mark.parametrize(
     "links", [("trainer to rollout", "rollout to trainer"), ("trainer to rollout",), ("cores",)]
 )
