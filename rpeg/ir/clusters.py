@@ -191,7 +191,7 @@ def gpus_of(file: Figures) -> int:
 def _cores(file: Figures) -> int:
     entry = file.section(TOP).get("cores_per_node")
     if isinstance(entry, dict) and entry.get("value") == THIS_MACHINE:
-        return _cores_here()
+        return cores_here()
     return file.whole(TOP, "cores_per_node", up_to(MOST_PER_NODE))
 
 
@@ -206,7 +206,7 @@ def _range(largest: int | None) -> str:
     return "1 node" if largest == 1 else f"1 to {largest} nodes"
 
 
-def _cores_here() -> int:
+def cores_here() -> int:
     """Cores that this process may run on; macOS tells only how many there are."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

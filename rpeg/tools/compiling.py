@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from xdsl.passes import ModulePass, PassPipeline
 from rpeg.frontend import Loaded, digest, load
 from rpeg.frontend.lift import lift
 from rpeg.frontend.overrides import parse_overrides
+from rpeg.ir.clusters import cores_here
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.ops.plan import PlanOp
 from rpeg.ir.rules.verify import diagnose
@@ -219,15 +219,8 @@ def _placing(
         except LayoutNameError as error:
             raise Failure(str(error), USAGE) from None
         return RpegAnnotateParallelismPass(**settings)
-    count = choice.processes or default_processes(pipeline, gpus(), cores())
+    count = choice.processes or default_processes(pipeline, gpus(), cores_here())
     return RpegAnnotateParallelismPass(dp=count)
-
-
-def cores() -> int:
-    """Processor cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def passes_of(spec: str) -> Sequence[ModulePass]:

@@ -8,7 +8,7 @@ import sys
 from datetime import date
 from pathlib import Path
 
-from rpeg.ir.clusters import load_cluster
+from rpeg.ir.clusters import cores_here
 from rpeg.tools import output
 from rpeg.tools.calibrating.describe import cluster_file
 from rpeg.tools.calibrating.idle import BUSY, others_share
@@ -45,9 +45,13 @@ def run(options: argparse.Namespace) -> int:
         raise Failure(f"{out}: write it as {out.stem}.toml: clusters are known by that ending")
     output.refuse(out)
     gpus = visible_gpus()
-    processes = options.processes or gpus or load_cluster("cpu").cores
-    if gpus and processes > gpus:
-        raise Failure(f"{processes} processes need as many GPUs, this machine has {gpus}")
+    most, each = (gpus, "GPU") if gpus else (cores_here(), "core")
+    processes = options.processes or most
+    if processes > most:
+        have = f"1 {each}" if most == 1 else f"{most} {each}s"
+        raise Failure(
+            f"--processes {processes}: each needs a {each} of its own, and this machine has {have}"
+        )
     _tell_others()
     try:
         found = measure(processes, options.rounds)

@@ -10,13 +10,14 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from rpeg.ir.clusters import cores_here
 from rpeg.lowering.package import CannotWrite, Edited, counted, processes, refuse
 from rpeg.passes.base import step
 from rpeg.rundir.failures import RuntimeFailure
 from rpeg.rundir.folder import PROGRAM, RunFolder
 from rpeg.rundir.lock import LAUNCH, FolderLock
 from rpeg.tools.commands.compile import choice_of, layout_arguments, writable, write_package
-from rpeg.tools.compiling import Checked, check_text, cores, placed
+from rpeg.tools.compiling import Checked, check_text, placed
 from rpeg.tools.console import OK, USAGE, Failure, natural, read
 from rpeg.tools.continuing import refuse_other_batches
 from rpeg.tools.launching import environment, launch, need_torch, refuse_taken, visible_gpus
@@ -93,7 +94,8 @@ def _refuse_edited(package: Path) -> None:
 
 def _announce(package: Path, number: int) -> None:
     """Says what happens next, which takes a while."""
-    if number > cores():
-        text = f"{counted(number)} share this machine's {cores()} cores: each waits for the others"
+    cores = cores_here()
+    if number > cores:
+        text = f"{counted(number)} share this machine's {cores} cores: each waits for the others"
         print(f"note: {text}", file=sys.stderr, flush=True)
     print(f"compiled {package}", f"starting {counted(number)}", sep="\n", flush=True)

@@ -173,11 +173,29 @@ def test_the_command(found: Measured, shell: Shell, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(calibrate, "measure", lambda *many: asked.append(many) or found)
     monkeypatch.setattr(calibrate, "others_share", lambda: 0.42)
     monkeypatch.setattr(calibrate, "visible_gpus", lambda: 0)
+    monkeypatch.setattr(calibrate, "cores_here", lambda: 2)
     done = shell("calibrate", "-o", "here.toml", "--processes", "2", "--json")
     assert (done.code, asked) == (0, [(2, 5)])
     assert Measured.of_json(json.loads(done.out)) == found
     assert "other programs use 42 %" in done.err
     assert load_cluster("here.toml").cores == 4
+
+
+def test_more_processes_than_the_machine_has_places_for(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(calibrate, "measure", lambda *many: pytest.fail("started"))
+    monkeypatch.setattr(calibrate, "visible_gpus", lambda: 0)
+    monkeypatch.setattr(calibrate, "cores_here", lambda: 2)
+    done = shell("calibrate", "-o", "here.toml", "--processes", "200")
+    assert done.code == 1
+    assert "--processes 200: each needs a core of its own, and this machine has 2 cores" in done.err
+    monkeypatch.setattr(calibrate, "visible_gpus", lambda: 1)
+    assert (
+        "a GPU of its own, and this machine has 1 GPU"
+        in shell("calibrate", "-o", "h.toml", "--processes", "2").err
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from tests.unit.tools.commands import Shell
 
 @pytest.fixture(autouse=True)
 def on_two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rpeg.tools.commands.run.cores", lambda: 2)
+    monkeypatch.setattr("rpeg.tools.commands.run.cores_here", lambda: 2)
     monkeypatch.setattr("rpeg.tools.commands.run.launch", lambda package, variables: 0)
 
 
