@@ -12,8 +12,7 @@ from rpeg.rundir import jsonl
 class Appender:
     """Appends whole lines to files, in the order in which it is told, while its caller goes on.
 
-    What it was told is written before the process ends, if nothing kills it. What fails is raised
-    by the next call.
+    What it was told is written before the interpreter exits. What fails is raised by the next call.
     """
 
     def __init__(self) -> None:
