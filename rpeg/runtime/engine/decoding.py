@@ -1,4 +1,4 @@
-"""Decoding chunks: prompts of one length class each and all their samples, from prefill to the last
+"""Decoding a chunk: prompts of one length class and all their samples, from prefill to the last
 end.
 """
 
@@ -12,21 +12,18 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from rpeg.runtime.engine.decoder import Decoder
-from rpeg.runtime.engine.noise import Noise
+from rpeg.runtime.engine.noise import Noise, drawn_at_once
 from rpeg.runtime.engine.reader import Reader
 from rpeg.runtime.engine.sampling import Sampling, choose, distribution
 from rpeg.runtime.models.tokenizer import Tokenizer
-from rpeg.runtime.numerics.blocks import BLOCK
 
 CHUNK = 128
-"""Samples that a model reads together; every batch is cut and padded to whole chunks."""
-SIDE_BY_SIDE = 4
-"""Chunks that choose their tokens together, as far as their logits fit in a block."""
+"""Samples that are decoded together; every batch is cut and padded to whole chunks."""
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Prompts that are read together; their samples fill at most CHUNK rows."""
+    """Prompts that are decoded together; their samples fill at most CHUNK rows."""
 
     prompts: list[int]
     """Which of the batch's prompts."""
@@ -111,15 +108,12 @@ class Decoding:
     def run(self, ids: Sequence[tuple[int, ...]], ordinals: Tensor) -> Completions:
         """n completions of each prompt, in order; `ordinals` [prompts] are the prompts' own."""
         s = self.settings
-        parts = list(chunks([len(prompt) for prompt in ids], s.n))
-        together = min(SIDE_BY_SIDE, max(1, BLOCK // (CHUNK * len(self.banned))))
+        drawn = drawn_at_once(s, ordinals.to(self.decoder.device), len(self.banned))
         order: list[int] = []
         found: list[Completions] = []
-        for first in range(0, len(parts), together):
-            some = parts[first : first + together]
-            prompts = [prompt for chunk in some for prompt in chunk.prompts]
-            found.append(self._complete(self.start(some, ids, ordinals), prompts))
-            order += prompts
+        for chunk in chunks([len(prompt) for prompt in ids], s.n):
+            found.append(self._complete(Lane(self, chunk, ids, ordinals, drawn), chunk.prompts))
+            order += chunk.prompts
         whole = Completions.joined(found)
         if order == list(range(len(ids))):
             return whole
@@ -135,16 +129,13 @@ class Decoding:
             lane.step()
         return lane.completions(prompts)
 
-    def start(
-        self, chunks: Sequence[Chunk], ids: Sequence[tuple[int, ...]], ordinals: Tensor
-    ) -> Lane:
-        """Chunks of the prompts `ids`, before their first token."""
-        return Lane(self, chunks, ids, ordinals)
+    def start(self, chunk: Chunk, ids: Sequence[tuple[int, ...]], ordinals: Tensor) -> Lane:
+        """A chunk of the prompts `ids`, before its first token."""
+        return Lane(self, chunk, ids, ordinals)
 
 
 class Lane:
-    """Chunks that are decoded side by side, a token at a time: each is read by itself, then all
-    their rows choose at once.
+    """A chunk that is being decoded, a token at a time.
 
     Which samples have ended is counted on the host, which waits for the device once a token: in
     plain Python, which stays in the cache where an operation on arrays comes back to a cold one.
@@ -153,34 +144,24 @@ class Lane:
     def __init__(
         self,
         decoding: Decoding,
-        chunks: Sequence[Chunk],
+        chunk: Chunk,
         ids: Sequence[tuple[int, ...]],
         ordinals: Tensor,
+        drawn: Tensor | None = None,
     ) -> None:
-        """Reads the prompts; rows that only fill up a chunk follow its own."""
+        """Reads the prompts; rows that only fill up the chunk follow its own. `drawn` is the noise
+        of all samples of `ids`, where it is known.
+        """
         s = self._settings = decoding.settings
         self._tokenizer, self._banned = decoding.tokenizer, decoding.banned
-        size = max(1, CHUNK // s.n)
-        filled = [[*c.prompts, *[c.prompts[-1]] * (size - len(c.prompts))] for c in chunks]
-        self._readers = [
-            Reader(decoding.decoder, [ids[prompt] for prompt in prompts], chunk.width, s)
-            for prompts, chunk in zip(filled, chunks, strict=True)
-        ]
-        owners = ordinals[torch.tensor(filled).flatten()].repeat_interleave(s.n)
-        self._noise = Noise(s, owners.to(decoding.decoder.device), len(self._banned))
-        rows = self._rows = size * s.n
-        """Of a chunk."""
-        self._first = {
-            prompt: k * rows + place * s.n
-            for k, chunk in enumerate(chunks)
-            for place, prompt in enumerate(chunk.prompts)
-        }
+        missing = max(1, CHUNK // s.n) - len(chunk.prompts)
+        filled = [*chunk.prompts, *[chunk.prompts[-1]] * missing]
+        self._reader = Reader(decoding.decoder, [ids[prompt] for prompt in filled], chunk.width, s)
+        self._noise = Noise(s, ordinals, filled, self._banned, drawn)
+        self._first = {prompt: place * s.n for place, prompt in enumerate(chunk.prompts)}
         """The first row of each prompt."""
-        self._live = [
-            list(range(k * rows, k * rows + len(chunk.prompts) * s.n))
-            for k, chunk in enumerate(chunks)
-        ]
-        """Of each chunk, the rows that have not ended."""
+        self._live = list(range(len(chunk.prompts) * s.n))
+        """Rows that have not ended."""
         self._ended: dict[int, int] = {}
         """Of each row that has: its tokens."""
         self._tokens: list[Tensor] = []
@@ -192,46 +173,35 @@ class Lane:
     @property
     def version(self) -> int:
         """Of the weights that predict its next token."""
-        return self._readers[0].decoder.version
+        return self._reader.decoder.version
 
     @property
     def over(self) -> bool:
         """Whether all samples have ended, or have as many tokens as they may."""
-        return len(self._sampled) == self._settings.max_tokens or not any(self._live)
+        return len(self._sampled) == self._settings.max_tokens or not self._live
 
     def step(self) -> None:
         """Samples the next token."""
         s, t = self._settings, len(self._sampled)
         if t:
-            self._read(t - 1)
-        logits = [reader.logits() for reader in self._readers]
-        whole = logits[0] if len(logits) == 1 else torch.cat(logits)
-        allowed = distribution(whole, s.temperature, s.top_p, self._banned)
+            self._reader.advance(self._tokens[-1])
+        allowed = distribution(self._reader.logits(), s.temperature, s.top_p, self._banned)
         tokens, logprobs = choose(allowed, self._noise.at(t))
         self._tokens.append(tokens)
         self._logprobs.append(logprobs)
         self._versions.append(self.version)
         self._sampled.append(tokens.squeeze(1).tolist())
-        if self._settings.stop or not self._tokenizer.eos_ids.isdisjoint(self._sampled[-1]):
-            self._live = [self._going(rows) for rows in self._live]
+        if ended := self._ending():
+            self._ended |= dict.fromkeys(ended, t + 1)
+            self._live = [row for row in self._live if row not in self._ended]
 
-    def _read(self, t: int) -> None:
-        """Has the model read token t of the chunks that are not over."""
-        tokens = self._tokens[t].split(self._rows)
-        for reader, its, live in zip(self._readers, tokens, self._live, strict=True):
-            if live:
-                reader.advance(its)
-
-    def _going(self, rows: list[int]) -> list[int]:
-        """Those of live rows that the newest token does not end."""
+    def _ending(self) -> list[int]:
+        """Live rows that the newest token ends."""
         newest, ends = self._sampled[-1], self._tokenizer.eos_ids
-        ended = [row for row in rows if newest[row] in ends]
+        ended = [row for row in self._live if newest[row] in ends]
         if self._settings.stop:
-            ended += filter(self._stops, set(rows).difference(ended))
-        if not ended:
-            return rows
-        self._ended |= dict.fromkeys(ended, len(self._sampled))
-        return [row for row in rows if row not in self._ended]
+            ended += filter(self._stops, set(self._live).difference(ended))
+        return ended
 
     def _stops(self, row: int) -> bool:
         """Whether a stop string is in what was sampled."""
@@ -240,9 +210,9 @@ class Lane:
 
     def renew(self, decoder: Decoder) -> None:
         """Goes on with other weights, which read again what came before the newest token."""
-        self._readers = [reader.under(decoder) for reader in self._readers]
-        for t in range(len(self._sampled) - 1):
-            self._read(t)
+        self._reader = self._reader.under(decoder)
+        for tokens in self._tokens[:-1]:
+            self._reader.advance(tokens)
 
     def ended(self, prompt: int) -> bool:
         """Whether all samples of a prompt have ended."""

@@ -152,7 +152,7 @@ class Rollouts:
         ids = [self._engine.encode(group.prompt[0], settings.max_tokens) for group in groups]
         ordinals = torch.tensor([group.prompt[1] for group in groups])
         for chunk in chunks([len(i) for i in ids], settings.n):
-            lane = decoding.start([chunk], ids, ordinals)
+            lane = decoding.start(chunk, ids, ordinals)
             self._chunks.append(_Chunk(lane, {groups[k]: k for k in chunk.prompts}))
 
     def _advance(self, dtype: str) -> None:

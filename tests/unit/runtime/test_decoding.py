@@ -1,8 +1,8 @@
-"""Chunks of samples that are decoded side by side are what each is alone."""
+"""What a sample becomes depends on its prompt alone, not on what is decoded beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from rpeg import runtime as rt
-from rpeg.runtime.engine import decoding
+from rpeg.runtime.engine import noise
 from rpeg.runtime.engine.decoder import Decoder
-from rpeg.runtime.engine.decoding import Completions, Decoding, length_class
+from rpeg.runtime.engine.decoding import Completions, Decoding, chunks
 from rpeg.runtime.engine.sampling import Sampling
 from rpeg.runtime.models.model_source import ModelSource
 from tests.unit.interp.pipelines import write_model
@@ -35,11 +35,13 @@ def decode(run: rt.Run, tmp_path: Path) -> Decode:
     source = ModelSource(model.source.folder, seed=1)
     weights = {name: source.read(name) for name, _ in model.shape.tensors()}
 
-    def decoded(settings: Sampling = SETTINGS, renewals: int = 0) -> Completions:
+    def decoded(
+        settings: Sampling = SETTINGS, prompts: Sequence[int] = range(len(ids)), renewals: int = 0
+    ) -> Completions:
         made = iter([Decoder(model.shape, weights, torch.float32, k + 1) for k in range(renewals)])
         first = Decoder(model.shape, weights, torch.float32, 0)
-        settled = Decoding(first, settings, model.tokenizer, banned, lambda: next(made, None))
-        return settled.run(ids, torch.arange(len(ids)))
+        decoding = Decoding(first, settings, model.tokenizer, banned, lambda: next(made, None))
+        return decoding.run([ids[p] for p in prompts], torch.tensor(prompts))
 
     return decoded
 
@@ -57,34 +59,45 @@ def same(a: Completions, b: Completions) -> bool:
     [SETTINGS, replace(SETTINGS, temperature=0.0), replace(SETTINGS, top_p=0.7, stop=("4", "57"))],
     ids=["sampled", "greedy", "stops"],
 )
-def test_chunks_are_the_same_alone_and_side_by_side(
-    decode: Decode, monkeypatch: pytest.MonkeyPatch, settings: Sampling
+def test_prompts_are_answered_the_same_alone_and_together(
+    decode: Decode, settings: Sampling
 ) -> None:
-    together = decode(settings)
-    assert len({length_class(k) for k in LENGTHS}) == 2
-    assert 0 < together.finished.sum() < len(together.finished)
-    assert together.lengths.unique().numel() > 1
-    monkeypatch.setattr(decoding, "SIDE_BY_SIDE", 1)
-    assert same(together, decode(settings))
-    monkeypatch.setattr(decoding, "SIDE_BY_SIDE", 3)
-    assert same(together, decode(settings))
+    whole = decode(settings)
+    assert len({(chunk.width, len(chunk.prompts)) for chunk in chunks(LENGTHS, settings.n)}) == 4
+    assert 0 < whole.finished.sum() < len(whole.finished)
+    assert whole.lengths.unique().numel() > 1
+    samples = torch.arange(len(whole.tokens)).view(-1, settings.n)
+    for prompts in ([0], [83, 1], list(range(40, 80, 3))):
+        assert same(whole.at(samples[prompts].flatten()), decode(settings, prompts))
 
 
-def test_large_logits_are_chosen_from_chunk_by_chunk(
+def test_noise_is_the_same_drawn_at_once_and_bit_by_bit(
     decode: Decode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted: list[int] = []
-    choose = decoding.choose
-    monkeypatch.setattr(decoding, "choose", lambda p, n: counted.append(len(p)) or choose(p, n))
-    together = decode()
-    assert set(counted) == {4 * decoding.CHUNK}
-    counted.clear()
-    monkeypatch.setattr(decoding, "BLOCK", 23 * decoding.CHUNK)
-    assert same(together, decode())
-    assert set(counted) == {decoding.CHUNK}
+    gumbel = noise.gumbel
+
+    def counting(ordinals: torch.Tensor, *args: object, **more: object) -> torch.Tensor:
+        counted.append(len(ordinals))
+        return gumbel(ordinals, *args, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(noise, "gumbel", counting)
+    whole = decode()
+    assert counted == [4 * len(LENGTHS)]
+    monkeypatch.setattr(noise, "NOISE_WORDS", 2 * 128 * 23)
+    assert same(whole, decode())
+    assert counted[1:] == [128] * 4 * (TOKENS // 2)
 
 
-def test_all_chunks_go_on_under_newer_weights(decode: Decode) -> None:
-    renewed = decode(renewals=TOKENS)
+def test_a_renewed_model_reads_again_what_was_sampled(decode: Decode) -> None:
+    renewed = decode(renewals=TOKENS - 1)
     assert same(renewed, decode())
-    assert renewed.versions.tolist() == [list(range(TOKENS))] * len(renewed.tokens)
+    assert renewed.versions[0].tolist() == list(range(TOKENS))
+    later = renewed.versions[chunks_of_others()]
+    assert set(later.flatten().tolist()) == {TOKENS - 1}
+
+
+def chunks_of_others() -> list[int]:
+    """The samples of all chunks but the first."""
+    _, *others = chunks(LENGTHS, SETTINGS.n)
+    return [SETTINGS.n * prompt for chunk in others for prompt in chunk.prompts]
