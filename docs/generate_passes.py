@@ -33,7 +33,11 @@ def pass_pages() -> dict[str, Callable[[], Lines]]:
 def _overview() -> Lines:
     yield "# Passes\n"
     yield WRITTEN
-    yield "In the order in which `rpeg compile` runs them; `rpeg-opt -p` takes any.\n"
+    yield (
+        "What the compiler does to the graph, a page for each pass: what it is for, and its text "
+        "before and\nafter. In the order in which `rpeg compile` runs them; `rpeg-opt -p` takes "
+        "any.\n"
+    )
     yield "| pass | kind | does |\n|---|---|---|"
     for name in PASSES:
         cls = _load(name)

@@ -99,9 +99,11 @@ def _no_model(folder: Path) -> str | None:
     if lacking:
         return f"{folder} is no model folder: it has no {' and no '.join(lacking)}"
     try:
-        json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"]
-    except (ValueError, KeyError, TypeError) as error:
-        return f"{folder / 'config.json'} is no model's configuration: {error!r}"
+        held = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except ValueError as error:
+        return f"{folder / 'config.json'} is no model's configuration: it is not JSON: {error}"
+    if not isinstance(held, dict) or "model_type" not in held:
+        return f"{folder / 'config.json'} is no model's configuration: it has no `model_type`"
     return None
 
 

@@ -1,4 +1,4 @@
-"""`rpeg fmt`: the canonical form of a text."""
+"""`rpeg fmt`: the canonical form of a text, in place of it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from rpeg.ir.text.diagnostics import DiagnosticsError
 from rpeg.tools import output
 from rpeg.tools.console import FAILED, OK, Failure, read, report, standard_input, tell
 
-HELP = "print pipelines in canonical form, or rewrite their files"
+HELP = "rewrite files in their canonical form, in place"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.add_argument(
-        "files", nargs="+", metavar="FILE", help=".rpeg file, or - for standard input"
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help=".rpeg file, rewritten in place; or - for standard input to standard output",
     )
     parser.add_argument(
         "--check", action="store_true", help="change nothing; exit 1 if a file would change"

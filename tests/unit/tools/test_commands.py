@@ -306,11 +306,20 @@ def test_missing_model(shell: Shell) -> None:
         (
             "config.json",
             "{}",
-            "tiny/config.json is no model's configuration: KeyError('model_type')",
+            "tiny/config.json is no model's configuration: it has no `model_type`",
         ),
-        ("config.json", "[", "tiny/config.json is no model's configuration: JSONDecodeError("),
+        (
+            "config.json",
+            "8",
+            "tiny/config.json is no model's configuration: it has no `model_type`",
+        ),
+        (
+            "config.json",
+            "[",
+            "tiny/config.json is no model's configuration: it is not JSON: Expect",
+        ),
     ],
-    ids=["no tokenizer", "no kind", "no json"],
+    ids=["no tokenizer", "no kind", "no object", "no json"],
 )
 def test_folder_that_is_no_model(file: str, text: str | None, why: str, shell: Shell) -> None:
     path = shell.folder / "tiny" / file
