@@ -99,8 +99,6 @@ class Names:
     symbols: dict[str, ast.Symbol] = field(default_factory=dict[str, ast.Symbol])
     moving: set[str] = field(default_factory=set[str])
     """Declared names that the step assigns."""
-    optimized: set[str] = field(default_factory=set[str])
-    """Models with an optimizer."""
     vague: set[str] = field(default_factory=set[str])
     """Names that statements with an error of their own give: there is no more to say of them."""
 

@@ -187,12 +187,6 @@ class RpegOp(CheckedOp):
         table = (operand_of(n, d) for n, d in cls.get_irdl_definition().operands)
         return [operand for operand in table if not operand.optional]
 
-    @classmethod
-    def hidden_operands(cls) -> list[str]:
-        """Kinds of the operands that the front end threads, in order."""
-        flows = cls.operand_flows().values()
-        return [f.pattern.alternatives[0][0] for f in flows if f.hidden]
-
     # ---- checks
 
     def violations(self) -> Iterator[Violation]:

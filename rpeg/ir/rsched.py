@@ -7,7 +7,6 @@ synchronous pipeline is its program order, with reads of old versions before wha
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import takewhile
-from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, SymbolRefAttr, i64
 from xdsl.ir import Attribute, Block, Dialect, Operation, SSAValue
@@ -152,7 +151,6 @@ class SequenceOp(CheckedOp):
     """The tasks of one process group, in the order in which it runs them."""
 
     name = "rsched.sequence"
-    INSIDE: ClassVar[tuple[str, ...]] = ("rsched.task", "rsched.edge")
     pool = prop_def(SymbolRefAttr)
     body = region_def("single_block")
     traits = traits_def(NoTerminator())

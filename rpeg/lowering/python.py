@@ -119,14 +119,6 @@ def pipeline_name(program: ProgramOp) -> str:
     return str(python_value(program.start.settings.get("pipeline")))
 
 
-def step_count(program: ProgramOp) -> int:
-    """How many steps a verified program runs."""
-    assert program.start is not None
-    count = python_value(program.start.settings.get("steps"))
-    assert isinstance(count, int)
-    return count
-
-
 def source_hash(program: ProgramOp) -> str:
     """The SHA-256 of the canonical form of what a verified program was made from."""
     assert program.start is not None

@@ -19,15 +19,6 @@ from rpeg.ir.types.buffer import BufferType
 from rpeg.ir.types.values import CursorType, OptimizerType, StateType, WeightsType, is_unknown
 from rpeg.ir.vocabulary.patterns import describe
 
-KEPT: tuple[type[Attribute], ...] = (
-    WeightsType,
-    OptimizerType,
-    CursorType,
-    StateType,
-    BufferType,
-)
-
-
 Key = tuple[str, str]
 """What the versions of one state have in common: its kind and its declared name."""
 
