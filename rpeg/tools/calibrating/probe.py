@@ -22,7 +22,7 @@ SLOTS = PAST + 5
 """Of the cache: it is filled one by one, so that some are empty but at the end."""
 
 CHUNKS = 2
-"""Decoded side by side, each with a cache, so that none stays in the processor's."""
+"""That take turns, each with a cache: in a step, too, the processor's have held other things."""
 
 SEQUENCES = (1, 128)
 """Of the two steps that are timed."""

@@ -25,6 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rpeg.ir.clusters import load_cluster
+from rpeg.lifetime import die_with_parent
 from rpeg.runtime.engine.decoder import Cache, Decoder
 from rpeg.runtime.models.shape import ModelShape
 from rpeg.runtime.numerics.memory import keep_freed_memory
@@ -317,4 +318,5 @@ def main(out: str, rounds: int) -> None:
 
 
 if __name__ == "__main__":
+    die_with_parent()
     main(sys.argv[1], int(sys.argv[2]))
