@@ -79,6 +79,8 @@ def quantity(row: Row, name: str, unit: str) -> float:
     if "deepep" in _words(row):
         return _dispatched(row, name, ranks)
     time, size = seconds(row), _size(row)
+    if not time > 0:
+        raise Unknown("no bytes cross a link between so many ranks")
     rate = size / time / 1e9
     forms = {
         "bandwidth": rate,

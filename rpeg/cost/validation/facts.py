@@ -378,16 +378,21 @@ def _spread(row: Row, shape: Architecture, ranks: float) -> float | None:
 
 
 def _count(row: Row, hardware: Machine) -> float:
-    """GPUs of the run; Megatron's tests take one node where nothing else is said."""
-    told = row.number("hardware", "count")
+    """GPUs of the run, or of its nodes together; Megatron's tests take one node where nothing else
+    is said.
+    """
+    nodes = row.number("hardware", "nodes")
+    told = row.number("hardware", "count") or (nodes and nodes * hardware.gpus_per_node)
     if told is None and row.mapping("args"):
         return float(hardware.gpus_per_node)
-    return row.needed("hardware", "count")
+    return told or row.needed("hardware", "count")
 
 
 def _batch(row: Row, dp: float) -> tuple[float, float]:
     """Sequences of a micro-batch and of a step. Raises Unknown."""
     micro, batch = row.number("batch", "micro"), row.number("batch", "global")
+    if batch is None and (tokens := row.number("batch", "global_tokens")):
+        batch = tokens / row.needed("lengths", "seq")
     several = (row.number("batch", key) for key in ("grad_accum", "micro_num", "micro_batches"))
     count = next((value for value in several if value), None)
     if batch is None:

@@ -43,19 +43,25 @@ NARROW_MOMENTS = ("deepseek", "moonlight", "kimi")
 """Models whose recipes keep Adam's moments in bf16 (DeepSeek-V3, arXiv 2412.19437, section 3.3)."""
 
 
+def bytes_of(unit: str) -> float | None:
+    """Bytes of a unit, of each GPU or not; None of anything else."""
+    return UNITS.get(unit.replace("/", " ").split(" ")[0])
+
+
 def quantity(row: Row, name: str, unit: str) -> float:
     """What a record calls `name`, in its unit. Raises Unknown."""
-    if unit not in UNITS:
+    scale = bytes_of(unit)
+    if scale is None:
         raise Unknown(f"unit {unit}")
     case = run(row)
     memory = _memory(row, case)
     if name in PEAKS:
         outside = case.machine.reserved_bytes if name == "gpu_memory" else 0.0
-        return (float(memory.total) + outside) / UNITS[unit]
+        return (float(memory.total) + outside) / scale
     if name in BETWEEN_STEPS:
-        return float(memory.states) / UNITS[unit]
+        return float(memory.states) / scale
     if name in ACTIVATIONS:
-        return float(memory.activations) / UNITS[unit]
+        return float(memory.activations) / scale
     raise Unknown(f"{name} isn't a memory of training")
 
 

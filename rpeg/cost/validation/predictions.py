@@ -142,7 +142,7 @@ def _predict(row: Row, name: str, unit: str, eras: Eras, timed: Timed | None) ->
 def is_memory(name: str, unit: str) -> bool:
     """Whether a quantity is bytes that are held, in whatever unit."""
     known = (*memory.PEAKS, *memory.BETWEEN_STEPS, *memory.ACTIVATIONS, "peak_reserved")
-    return name in known and unit in memory.UNITS
+    return name in known and memory.bytes_of(unit) is not None
 
 
 def era_of(row: Row) -> str:

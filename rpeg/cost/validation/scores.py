@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rpeg.cost.validation.names import common
 from rpeg.cost.validation.predictions import FIELDS, MAIN, Outcome, is_memory
 from rpeg.cost.validation.rows import Row, publisher
 
@@ -33,7 +34,7 @@ GROUPS = {
 def group(outcome: Outcome) -> str:
     """The group a quantity is scored in."""
     row = outcome.row
-    if is_memory(outcome.quantity, outcome.unit):
+    if is_memory(common(outcome.quantity, outcome.unit), outcome.unit):
         return GROUPS["memory"]
     if row.kind == "train":
         has_experts = bool(row.table("model").get("experts"))
@@ -133,11 +134,16 @@ INSTEAD = {
     "model.layers": ("model.config",),
     "model.hidden": ("model.config",),
     "parallelism.tp": ("parallelism.zero", "args"),
-    "batch.global": ("batch.micro_num", "batch.micro_batches", "batch.num_requests"),
+    "batch.global": (
+        "batch.global_tokens",
+        "batch.micro_num",
+        "batch.micro_batches",
+        "batch.num_requests",
+    ),
     "batch.micro": ("batch.grad_accum", "batch.global"),
     "batch.generation_samples": ("batch.samples_per_prompt",),
     "lengths.average_total": ("lengths.response",),
-    "hardware.count": ("args",),
+    "hardware.count": ("args", "hardware.nodes"),
 }
 
 

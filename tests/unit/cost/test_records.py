@@ -20,6 +20,7 @@ from rpeg.cost.validation.facts import architecture, attention_share, precision,
 from rpeg.cost.validation.machines import machine
 from rpeg.cost.validation.predictions import outcomes, timings
 from rpeg.cost.validation.rows import Row, Unknown, read_rows
+from rpeg.cost.validation.scores import group
 from rpeg.cost.validation.validate import SHIPPED_ROWS
 
 
@@ -113,6 +114,22 @@ def test_zero_alone_is_a_layout() -> None:
     assert run(row(parallelism={"zero": "HSDP"})).plans.zero == 3
     with pytest.raises(Unknown, match=r"no parallelism\.tp"):
         run(row(parallelism={"cp": 1}))
+
+
+def test_nodes_and_tokens_stand_for_gpus_and_sequences() -> None:
+    told = run(row())
+    nodes = run(row(hardware={"gpu": "H100", "nodes": 8, "gpus_per_node": 8}))
+    tokens = run(row(batch={"global_tokens": 128 * 8192, "micro": 1}))
+    assert nodes.gpus == told.gpus
+    assert tokens.plans.batch == told.plans.batch
+
+
+@pytest.mark.parametrize("unit", ["GB", "GiB/GPU", "GB per GPU"])
+def test_memory_in_other_words(unit: str) -> None:
+    one = row(measured={"peak_memory_gb": {"value": 60.0, "unit": unit}})
+    (found,) = outcomes(one, {}, None)
+    assert found.predicted is not None
+    assert group(found) == "peak memory"
 
 
 def test_copies_of_shards_gather_less_and_hold_more() -> None:

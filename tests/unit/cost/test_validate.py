@@ -185,6 +185,10 @@ def test_constants_are_written(tmp_path: Path) -> None:
         ("tokens_per_s", "tokens/s (all GPUs)", "tokens_per_s"),
         ("throughput_tok_per_sec", "tokens/s", "output_tokens_per_s"),
         ("days_300B_tokens", "days", "days_300B_tokens"),
+        ("MFU", "%", "mfu"),
+        ("tokens_per_sec_per_device", "tokens/s", "tokens_per_s_per_gpu"),
+        ("train_step_timing", "s", "step_time"),
+        ("peak_memory_gb", "GB", "peak_memory"),
     ],
 )
 def test_names_of_one_quantity(name: str, unit: str, ours: str) -> None:
