@@ -113,7 +113,7 @@ def _programs(pipeline: PipelineOp, source_hash: str, completion: bool) -> list[
         made.append(generator.run(group, sequences[group.title]))
         problems |= dict.fromkeys(generator.problems)
     if problems:
-        raise PassRefused.of(list(problems))
+        raise PassRefused.of(sorted(problems, key=lambda p: (p.at.line, p.at.column)))
     return made
 
 
@@ -222,12 +222,12 @@ class ProgramGen:
 
     def _declare(self, program: Program) -> None:
         declarations = Declarations(program, self.step)
-        for op in self.pipeline.body.block.ops:
-            if isinstance(op, DeclareOp) and declarations.needed(op):
-                self._attempt(declarations.one, op)
+        for declared in self._declared():
+            if declarations.needed(declared):
+                self._attempt(declarations.one, declared)
         publishes = [op for op in self.step.walk() if isinstance(op, PublishOp)]
-        for op in publishes:
-            self._attempt(declarations.publishing, op)
+        for made in publishes:
+            self._attempt(declarations.publishing, made)
         for op in self.step.walk():
             if isinstance(op, GenerateOp) and self._buffered(op):
                 declarations.buffer(op)
@@ -243,6 +243,13 @@ class ProgramGen:
         for op in publishes:
             if self.place.at_home and op.parent_op() is self.step:
                 self._attempt(lambda op: publish(program, op), op)
+
+    def _declared(self) -> list[DeclareOp]:
+        """What the pipeline declares, in the order in which programs make it: models, which take
+        longest, after what else may be wrong.
+        """
+        found = (op for op in self.pipeline.body.block.ops if isinstance(op, DeclareOp))
+        return sorted(found, key=lambda op: isinstance(op, ModelOp))
 
     def _buffered(self, op: GenerateOp) -> bool:
         """Whether what it makes waits for its step in a buffer: not behind a channel or a collect

@@ -1,3 +1,3 @@
-"""The folder of a run, as far as it can be read and written without torch: the tools look into it
-before they start anything, the runtime lives in it.
+"""The folder of a run, and the data sets that it reads, as far as that needs no torch: the tools
+look into them before they start anything, the runtime lives with them.
 """

@@ -15,5 +15,9 @@ class CheckpointFailure(RuntimeFailure):
     """A checkpoint cannot be read, or does not fit this program."""
 
 
+class DataFailure(RuntimeFailure):
+    """A data set's source or one of its rows cannot be used."""
+
+
 class ModelFailure(RuntimeFailure):
     """A model's source, configuration or tokenizer cannot be used."""

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from rpeg.rundir.rows import PAIR, Kind, check
 from rpeg.runtime.errors import CheckpointFailure, DataFailure, LayoutFailure
 from rpeg.runtime.sources import open_rows
 from rpeg.runtime.trajectories import Demos, Pairs, Prompts, Row
@@ -28,6 +29,8 @@ _SEED_BITS = (1 << 64) - 1
 
 class _Data:
     """What prompts, demonstrations and pairs have in common: rows, order, cursor."""
+
+    KIND: ClassVar[Kind]
 
     def __init__(
         self,
@@ -53,6 +56,10 @@ class _Data:
 
     def _check_rows(self) -> None:
         """Raises DataFailure for the first row that lacks something."""
+        for k in range(len(self)) if self.KIND != "prompts" else ():
+            row = self._rows[k]
+            rest = row.metadata or {}
+            check(self.KIND, self.name, completion=row.completion, rest=rest, place=row.place)
 
     def _next(self, size: int, order: str, seed: int) -> tuple[tuple[Row, ...], torch.Tensor]:
         index, width = self.run.data_parallel
@@ -105,6 +112,8 @@ class _Data:
 class PromptData(_Data):
     """Prompts to generate from."""
 
+    KIND = "prompts"
+
     def batch(self, *, size: int, order: str = "shuffle", seed: int = 0) -> Prompts:
         """This process's share of the next `size` prompts of the world.
 
@@ -125,13 +134,7 @@ class PromptData(_Data):
 class DemoData(_Data):
     """Demonstrations to imitate. Raises DataFailure if a row has no completion."""
 
-    def _check_rows(self) -> None:
-        for k in range(len(self)):
-            row = self._rows[k]
-            if row.completion is None:
-                raise DataFailure(
-                    f"{row.place}: no `completion`, but `{self.name}` holds demonstrations"
-                )
+    KIND = "demos"
 
     def batch(self, *, size: int, order: str = "shuffle", seed: int = 0) -> Demos:
         """This process's share of the next `size` demonstrations of the world, as in PromptData."""
@@ -149,9 +152,7 @@ class PairData(_Data):
     Raises DataFailure if a row lacks one of them.
     """
 
-    def _check_rows(self) -> None:
-        for k in range(len(self)):
-            _both(self._rows[k], self.name)
+    KIND = "pairs"
 
     def batch(self, *, size: int, order: str = "shuffle", seed: int = 0) -> Pairs:
         """This process's share of the next `size` pairs of the world, as in PromptData."""
@@ -163,20 +164,12 @@ class PairData(_Data):
         return self._pairs([self._rows[i] for i in indices], torch.tensor(indices)), count
 
     def _pairs(self, rows: Sequence[Row], ordinals: torch.Tensor) -> Pairs:
-        both = (replace(row, completion=text) for row in rows for text in _both(row, self.name))
+        both = (
+            replace(row, completion=str((row.metadata or {})[name]))
+            for row in rows
+            for name in PAIR
+        )
         return Pairs(tuple(both), ordinals.repeat_interleave(2))
-
-
-def _both(row: Row, data: str) -> tuple[str, str]:
-    """(chosen, rejected) responses of a row."""
-    fields = row.metadata or {}
-    for name in ("chosen", "rejected"):
-        if name not in fields:
-            raise DataFailure(f"{row.place}: no field `{name}`, but `{data}` holds pairs")
-        if not isinstance(fields[name], str):
-            found = type(fields[name]).__name__
-            raise DataFailure(f"{row.place}: `{name}` must be a text, not {found}")
-    return str(fields["chosen"]), str(fields["rejected"])
 
 
 @lru_cache(maxsize=8)

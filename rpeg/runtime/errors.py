@@ -13,6 +13,7 @@ from types import TracebackType
 
 from rpeg.lifetime import INTERRUPTED, say_terminated
 from rpeg.rundir.failures import CheckpointFailure as CheckpointFailure
+from rpeg.rundir.failures import DataFailure as DataFailure
 from rpeg.rundir.failures import ModelFailure as ModelFailure
 from rpeg.rundir.failures import RunFolderFailure as RunFolderFailure
 from rpeg.rundir.failures import RuntimeFailure as RuntimeFailure
@@ -25,10 +26,6 @@ loses what is printed before a process is ended at once."""
 
 class LayoutFailure(RuntimeFailure):
     """Processes, layouts and batch sizes do not fit together."""
-
-
-class DataFailure(RuntimeFailure):
-    """A data set's source or one of its rows cannot be used."""
 
 
 class VerifierFailure(RuntimeFailure):

@@ -7,12 +7,12 @@ that a resumed run notices that its data changed.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from rpeg.rundir.rows import Fields, content_of, fields_of, file_of, rows_of
 from rpeg.runtime.errors import DataFailure
 from rpeg.runtime.trajectories import Row
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 GYM_ROWS = 10_000
 """Rows of a `gym:` data set without a limit. They are made when they are asked for."""
-_PROMPT_NAMES = ("prompt", "question", "problem")
-_COMPLETION_NAMES = ("completion", "response")
 
 
 class RowSource(Protocol):
@@ -64,60 +62,24 @@ def open_rows(
         return GymRows(source.removeprefix("gym:"), seed, limit or GYM_ROWS)
     if source.startswith("hf:"):
         return _hf_rows(run, source.removeprefix("hf:"), split, limit)
-    return read_jsonl(_jsonl_path(run.root / source, split), limit)
+    return read_jsonl(file_of(run.root / source, split), limit)
 
 
 def read_jsonl(path: Path, limit: int | None = None) -> RowList:
     """Reads one JSON object a line: `prompt`, `answer`, `completion`; the rest becomes metadata."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataFailure(f"cannot read {path}: {error.strerror}") from error
-    lines = [(k, text) for k, text in enumerate(content.split(b"\n"), start=1) if text.strip()]
-    rows = tuple(_parse(text, f"{path}:{k}") for k, text in lines[:limit])
-    if not rows:
-        raise DataFailure(f"{path} holds no rows")
+    content = content_of(path)
+    rows = tuple(map(_row, rows_of(content, path, limit)))
     return RowList(rows, hashlib.sha256(content).hexdigest()[:16])
 
 
-def _jsonl_path(path: Path, split: str | None) -> Path:
-    if not path.is_dir():
-        return path
-    if split is None:
-        found = ", ".join(sorted(p.stem for p in path.glob("*.jsonl"))) or "no .jsonl files"
-        raise DataFailure(f"{path} is a folder: name a `split` of it (found: {found})")
-    return path / f"{split}.jsonl"
-
-
-def _parse(text: bytes, where: str) -> Row:
-    try:
-        fields = json.loads(text)
-    except ValueError as error:
-        raise DataFailure(f"{where}: no valid JSON ({error})") from error
-    if not isinstance(fields, dict):
-        raise DataFailure(f"{where}: a row must be a JSON object, not {type(fields).__name__}")
-    return make_row(fields, where)
+def _row(held: Fields) -> Row:
+    """A row; what else its fields are becomes metadata."""
+    return Row(held.prompt, held.answer, held.completion, dict(held.rest) or None, held.place)
 
 
 def make_row(fields: Mapping[str, Any], where: str) -> Row:
     """A row from named fields; what it does not know becomes metadata."""
-    rest = dict(fields)
-    prompt = _take(rest, _PROMPT_NAMES, where)
-    if prompt is None:
-        raise DataFailure(f"{where}: no field `prompt` (found: {', '.join(fields) or 'none'})")
-    answer = rest.pop("answer", None)
-    completion = _take(rest, _COMPLETION_NAMES, where)
-    return Row(prompt, None if answer is None else str(answer), completion, rest or None, where)
-
-
-def _take(fields: dict[str, Any], names: tuple[str, ...], where: str) -> str | None:
-    for name in names:
-        if name in fields:
-            value = fields.pop(name)
-            if value is not None and not isinstance(value, str):
-                raise DataFailure(f"{where}: `{name}` must be a text, not {type(value).__name__}")
-            return value
-    return None
+    return _row(fields_of(fields, where))
 
 
 class GymRows:
@@ -161,7 +123,7 @@ def _closest(name: str, known: list[str]) -> str:
 def _hf_rows(run: Host, name: str, split: str | None, limit: int | None) -> RowSource:
     folder = run.root / name
     if folder.is_dir() and any(folder.glob("*.jsonl")):
-        return read_jsonl(_jsonl_path(folder, split), limit)
+        return read_jsonl(file_of(folder, split), limit)
     return _hub_rows(name, split or "train", limit)
 
 

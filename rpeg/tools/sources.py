@@ -31,6 +31,7 @@ from rpeg.resources import found, resource
 from rpeg.rundir.exports import newest_export
 from rpeg.rundir.failures import RuntimeFailure
 from rpeg.tools.console import Source
+from rpeg.tools.data_files import unusable
 
 SPLITTING = ("tp", "pp", "vpp", "ep")
 """The widths that split a model."""
@@ -46,7 +47,8 @@ def source_problems(
     runs: Sequence[Path] = (),
 ) -> Iterator[Diagnostic]:
     """User code that is not allowed; tasks that reasoning-gym lacks, where it is installed; files
-    that are not here, which matters where it runs here; exports that none of `runs` made.
+    that are not here or can't be used, which matters where it runs here; exports that none of
+    `runs` made.
     """
     missing_is: Severity = "error" if needs_files else "warning"
     for op in pipeline.body.block.ops:
@@ -68,6 +70,8 @@ def source_problems(
             missing = _missing(source, op.uri)
             if missing is None and isinstance(op, ModelOp):
                 missing = _no_model(path_of(source, op.uri))
+            elif missing is None and isinstance(op, DataOp):
+                missing = unusable(pipeline, op, path_of(source, op.uri))
             if missing is not None:
                 yield Diagnostic(at, missing, missing_is, source.name)
 

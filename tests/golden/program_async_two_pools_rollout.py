@@ -23,9 +23,9 @@ def main() -> None:
     groups = run.groups(
         layout=rt.Layout(dp=1, tp=1, pp=1, cp=1, ep=1, vpp=1, sp=False, zero=0, recompute="none")
     )
-    actor = rt.SampledModel(run, "actor", source="run:warmup/actor")
     train = rt.PromptData(run, "train", source="data/sort_digits/train.jsonl", seed=0)
     correct = rt.Verifier(run, "correct", kind="outcome", source="rule:exact_match", timeout=10.0)
+    actor = rt.SampledModel(run, "actor", source="run:warmup/actor")
     actor_weights = rt.ReceivedWeights(run, actor, source="trainer", window=2)
     actor_engine = rt.EmbeddedEngine(run, actor, groups=groups)
     y_channel = rt.Channel(

@@ -23,6 +23,8 @@ def main() -> None:
     groups = run.groups(
         layout=rt.Layout(dp=1, tp=1, pp=1, cp=1, ep=1, vpp=1, sp=False, zero=0, recompute="none")
     )
+    heldout = rt.PromptData(run, "heldout", source="data/sort_digits/heldout.jsonl", seed=0)
+    correct = rt.Verifier(run, "correct", kind="outcome", source="rule:exact_match", timeout=10.0)
     actor = rt.Trainer(
         run,
         "actor",
@@ -41,8 +43,6 @@ def main() -> None:
         horizon=300,
         groups=groups,
     )
-    heldout = rt.PromptData(run, "heldout", source="data/sort_digits/heldout.jsonl", seed=0)
-    correct = rt.Verifier(run, "correct", kind="outcome", source="rule:exact_match", timeout=10.0)
     actor_weights = rt.SentWeights(run, actor, target="rollout")
     actor_local_weights = rt.LatestWeights(run, actor)
     actor_engine = rt.EmbeddedEngine(run, actor, groups=groups)

@@ -20,6 +20,10 @@ def main() -> None:
     groups = run.groups(
         layout=rt.Layout(dp=2, tp=1, pp=1, cp=1, ep=1, vpp=1, sp=False, zero=0, recompute="none")
     )
+    train = rt.PromptData(run, "train", source="gym:countdown", seed=1)
+    heldout = rt.PromptData(run, "heldout", source="gym:countdown", seed=2, limit=200)
+    correct = rt.Verifier(run, "correct", kind="outcome", source="gym:countdown", timeout=10.0)
+    tagged = rt.Verifier(run, "tagged", kind="outcome", source="rule:answer_tag", timeout=10.0)
     actor = rt.Trainer(
         run,
         "actor",
@@ -42,10 +46,6 @@ def main() -> None:
     ref = rt.FrozenModel(
         run, "ref", role="policy", dtype="bf16", groups=groups, source=actor_initial
     )
-    train = rt.PromptData(run, "train", source="gym:countdown", seed=1)
-    heldout = rt.PromptData(run, "heldout", source="gym:countdown", seed=2, limit=200)
-    correct = rt.Verifier(run, "correct", kind="outcome", source="gym:countdown", timeout=10.0)
-    tagged = rt.Verifier(run, "tagged", kind="outcome", source="rule:answer_tag", timeout=10.0)
     actor_weights = rt.LatestWeights(run, actor)
     actor_engine = rt.EmbeddedEngine(run, actor, groups=groups)
     y_buffer = rt.TrajectoryBuffer(run, "y", capacity=1, max_lag=0, bound="strict")

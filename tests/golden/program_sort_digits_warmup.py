@@ -21,6 +21,10 @@ def main() -> None:
     groups = run.groups(
         layout=rt.Layout(dp=2, tp=1, pp=1, cp=1, ep=1, vpp=1, sp=False, zero=0, recompute="none")
     )
+    train = rt.DemoData(run, "train", source="data/sort_digits/warmup.jsonl", seed=0)
+    stopping = rt.PromptData(run, "stopping", source="data/sort_digits/stopping.jsonl", seed=0)
+    heldout = rt.PromptData(run, "heldout", source="data/sort_digits/heldout.jsonl", seed=0)
+    correct = rt.Verifier(run, "correct", kind="outcome", source="rule:exact_match", timeout=10.0)
     actor = rt.Trainer(
         run,
         "actor",
@@ -39,10 +43,6 @@ def main() -> None:
         horizon=1500,
         groups=groups,
     )
-    train = rt.DemoData(run, "train", source="data/sort_digits/warmup.jsonl", seed=0)
-    stopping = rt.PromptData(run, "stopping", source="data/sort_digits/stopping.jsonl", seed=0)
-    heldout = rt.PromptData(run, "heldout", source="data/sort_digits/heldout.jsonl", seed=0)
-    correct = rt.Verifier(run, "correct", kind="outcome", source="rule:exact_match", timeout=10.0)
     actor_weights = rt.LatestWeights(run, actor)
     actor_engine = rt.EmbeddedEngine(run, actor, groups=groups)
 

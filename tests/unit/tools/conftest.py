@@ -20,5 +20,5 @@ def shell(
     (tmp_path / "tiny" / "config.json").write_text('{"model_type": "qwen3"}')
     (tmp_path / "tiny" / "tokenizer.json").write_text("{}")
     for rows in ("rows.jsonl", "more.jsonl"):
-        (tmp_path / rows).write_text('{"prompt": "1", "answer": "1"}\n')
+        (tmp_path / rows).write_text('{"prompt": "1", "answer": "1"}\n' * 64)
     return made

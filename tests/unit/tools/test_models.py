@@ -239,7 +239,11 @@ def test_calls_that_fail_show(shell: Shell, hf: Path) -> None:
     eights = sum("8" in one["completion"] for one in completions)
     assert eights > 0
     assert f"failed       {eights} calls of the verifier: they count as 0" in done.out
-    assert done.err == "note: verifier verifier: ValueError: eight\n"
+    place = (
+        f"note: verifier verifier: {shell.folder}/mine.py:4: ValueError: eight; it was given the"
+    )
+    assert done.err.startswith(f"{place} completion ")
+    assert "rows.jsonl:" in done.err
 
 
 @pytest.mark.parametrize(

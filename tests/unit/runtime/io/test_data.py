@@ -119,7 +119,7 @@ def test_limit_and_split(run: Run, rows: str) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"prompt": "a"', r"bad\.jsonl:2: no valid JSON"),
+        ('{"prompt": "a"', r"bad\.jsonl:2:15: no valid JSON"),
         ('["a"]', r"bad\.jsonl:2: a row must be a JSON object, not list"),
         ('{"text": "a"}', r"bad\.jsonl:2: no field `prompt` \(found: text\)"),
         ('{"prompt": 1}', r"bad\.jsonl:2: `prompt` must be a text, not int"),
