@@ -24,6 +24,7 @@ import torch
 
 from rpeg.runtime.state.checkpoint import load_weights, verified
 from rpeg.runtime.state.ledger import committed, expand
+from tests.documented import unexplained
 
 pytestmark = pytest.mark.slow
 
@@ -234,6 +235,7 @@ def finish(folder: Path, name: str, pipeline: str = "tiny") -> str:
 def history(run: Path) -> list[dict[str, Any]]:
     """The steps that a run logged, without times."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert unexplained(lines) == set()
     timed = ("time/", "seconds", "tokens_per_s", "busy/", "queue/")
     return [{n: v for n, v in line.items() if not n.startswith(timed)} for line in lines]
 

@@ -21,6 +21,7 @@ from rpeg.interp.parity import EXACT, gaps
 from rpeg.interp.versions import Oldest, Place, VersionOracle, Window
 from rpeg.runtime.recordings.recording import Recording, save
 from rpeg.runtime.recordings.recording import load as load_recording
+from tests.documented import unexplained
 
 ROOT = Path(__file__).parents[2]
 STEPS = 4
@@ -148,6 +149,13 @@ def replayed(folder: Path, recording: str, *options: str) -> Recording:
 @pytest.fixture(scope="module")
 def three(folder: Path, oldest: Recording) -> Recording:
     return replayed(folder, "oldest", "--plan", "apart")
+
+
+def test_names_of_metrics(folder: Path, three: Recording) -> None:
+    """What three pools log is what the page of the run's folder says."""
+    lines = (folder / "oldest-apart" / "metrics.jsonl").read_text().splitlines()
+    assert len(lines) == len(three.steps)
+    assert unexplained(map(json.loads, lines)) == set()
 
 
 def test_three_pools_compute_what_the_interpreter_did(oldest: Recording, three: Recording) -> None:
