@@ -14,7 +14,6 @@ import pytest
 
 from rpeg.runtime.state.ledger import committed, expand
 from tests.distributed.launching import in_turn, lines, torchrun
-from tests.documented import unexplained
 
 pytestmark = pytest.mark.slow
 
@@ -94,7 +93,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def read(folder: Path, name: str) -> list[dict[str, Any]]:
     """What a run logged, whose books are in order."""
     logged = lines(folder / name / "metrics.jsonl")
-    assert unexplained(logged) == set()
     assert [line["step"] for line in logged] == list(range(1, STEPS + 1))
     check_books(folder / name, logged)
     return logged

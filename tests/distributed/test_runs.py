@@ -14,7 +14,6 @@ import pytest
 from rpeg.rundir.lock import FolderLock
 from rpeg.runtime.state.ledger import committed, expand
 from tests.distributed.launching import lines, torchrun
-from tests.documented import unexplained
 
 REWARDS = """
 def reward(prompt, completion, answer, metadata):
@@ -40,7 +39,6 @@ def check_run(folder: Path) -> None:
     """What holds in every layout."""
     run = folder / "runs" / "two"
     metrics = lines(run / "metrics.jsonl")
-    assert unexplained(metrics) == set()
     assert [line["step"] for line in metrics] == [1, 2, 3, 4, 5]
     for i, line in enumerate(metrics):
         rollouts = lines(run / "rollouts" / f"step-{i + 1:06d}.jsonl")
