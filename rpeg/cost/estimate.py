@@ -23,7 +23,8 @@ class Bounds:
     cycle: float
     """Maximum cycle ratio without the order of tasks on resources."""
     head_body_tail: float
-    """Least head, all work, and least tail of a resource that every step waits for."""
+    """All work of a resource between two runs of what each step waits for, with the least time
+    before (head) and after it (tail); at least `load`, or 0 if no step waits for the one before."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,9 @@ def head_body_tail(graph: TaskGraph) -> float:
     """The largest one-machine bound over resources, and over tasks that each step waits for.
 
     Of the tasks that lie on a cycle of distance 1 with such a task, each resource does all between
-    two of its runs.
+    two of its runs. Of any other task it does as much as one run takes, part of it perhaps as the
+    end of one run and part as the beginning of the next: that work may be at any time in between.
+    So the bound is never below the work of a resource, where there is such a task.
     """
     free = graph.without("order")
     anchors = dict.fromkeys(edge.source for edge in free.edges if edge.distance == 1)
@@ -93,7 +95,7 @@ class _Around:
         """What each resource does between two runs of a task."""
         heads, tails = self._heads(anchor), self._tails(anchor)
         for tasks in self._graph.resources.values():
-            yield [job for task in tasks if (job := _job(task, heads, tails)) is not None]
+            yield [_job(task, heads, tails) for task in tasks]
 
     def _heads(self, anchor: str) -> Layers:
         """From the end of the anchor to each task's start."""
@@ -127,10 +129,12 @@ def _longest(arcs: Sequence[Arc], anchor: str, start: float) -> Layers:
     return here, beyond
 
 
-def _job(task: Task, heads: Layers, tails: Layers) -> Job | None:
-    """A task that lies between two runs of the anchor: in the step of the second, or the first."""
+def _job(task: Task, heads: Layers, tails: Layers) -> Job:
+    """A task that lies between two runs of the anchor, in the step of the second or the first; or
+    one that no run of the anchor bounds on both sides, at any time.
+    """
     for head, tail in ((heads[1], tails[0]), (heads[0], tails[1])):
         before, after = head.get(task.name, NEVER), tail.get(task.name, NEVER)
         if before > NEVER and after > NEVER:
             return Job(before, task.seconds, after)
-    return None
+    return Job(0.0, task.seconds, 0.0)

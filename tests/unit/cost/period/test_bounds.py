@@ -55,6 +55,28 @@ def test_bounds_of_a_synchronous_step() -> None:
     assert head_body_tail(graph) == 100 + 12 + 12 + 40 + 3  # head 100 + 3, body 64
 
 
+def test_a_resource_does_all_its_work_between_two_runs_of_what_steps_wait_for() -> None:
+    """A critic is on no cycle of one step with the weights, but on the GPUs in each."""
+    graph = pipeline(0, pools=1)
+    critic = Task("critic", 30, "rollout", "critic")
+    edges = [edge for edge in graph.edges if edge.why != "order"]
+    edges += [Edge("old", "critic"), Edge("critic", "old", 1, "state")]
+    graph = TaskGraph((*graph.tasks, critic), tuple(edges))
+    assert resource_load(graph) == 100 + 12 + 12 + 30 + 40
+    assert head_body_tail(graph) == 100 + 12 + 12 + 30 + 40  # to publish may be beside the critic
+
+
+def test_work_with_what_comes_before_and_after_is_no_less_than_the_work() -> None:
+    more = 0
+    for seed in range(300):
+        graph = _ordered(random_graph(seed), seed)
+        if any(edge.distance == 1 and edge.why != "order" for edge in graph.edges):
+            work, bound = resource_load(graph), head_body_tail(graph)
+            assert bound >= work - 1e-9, seed
+            more += bound > work + 1e-9
+    assert more
+
+
 def test_the_schedule_of_one_machine() -> None:
     assert one_machine([]) == 0
     assert one_machine([Job(2, 3, 4)]) == 9
