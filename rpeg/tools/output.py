@@ -1,31 +1,53 @@
 """Files that commands write: whole or not at all, in folders that are made where they are missing.
 
-A command calls `refuse` before its work, so that a name that can't be written costs no waiting.
+A command calls `refuse` before its work, so that a name that can't be written costs no waiting, and
+names what it reads: none of that is ever replaced.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rpeg.tools.console import Failure
+from rpeg.tools.console import USAGE, Failure
 
 
-def refuse(path: Path) -> None:
-    """Raises Failure where no file can be written. Writes nothing."""
+def refuse(path: Path, inputs: Iterable[Path], endings: Sequence[str] = ()) -> None:
+    """Raises Failure where no file can be written, where the file is one of the inputs under any
+    name, and where its name has none of the endings, if there are some. Writes nothing.
+    """
     if path.is_dir():
         raise _failure(path, "it is a folder")
     _refuse(path)
+    if any(_same(path, read) for read in inputs):
+        raise Failure(f"{path} is read by this command: choose another file to write", USAGE)
+    if endings and path.suffix not in endings and not _is_device(path):
+        raise Failure(f"{path}: the name must end in {' or '.join(endings)}", USAGE)
 
 
-def refuse_folder(path: Path) -> None:
-    """Raises Failure where no folder can be made or replaced. Writes nothing."""
+def refuse_folder(path: Path, inputs: Iterable[Path]) -> None:
+    """Raises Failure where no folder can be made or replaced, and where an input is that folder or
+    lies in it. Writes nothing.
+    """
     if path.exists() and not path.is_dir():
         raise _failure(path, "it is not a folder")
     _refuse(path)
+    for read in filter(Path.exists, inputs):
+        if any(_same(path, folder) for folder in (read, *read.resolve().parents)):
+            told = f"{path} holds {read}, which this command reads"
+            raise Failure(f"{told}: choose another folder to write", USAGE)
+
+
+def _same(path: Path, other: Path) -> bool:
+    """Whether two names are of one file, through links; a device may be read and written."""
+    return path.exists() and other.exists() and path.samefile(other) and not _is_device(path)
+
+
+def _is_device(path: Path) -> bool:
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def _refuse(path: Path) -> None:

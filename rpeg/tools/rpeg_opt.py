@@ -85,7 +85,7 @@ class Driver:
         from rpeg.tools.opt.output import refuse, write
 
         for file in (self.args.output, self.args.crash_reproducer):
-            refuse(file)
+            refuse(file, self.args.file)
         source = read(self.args.file) if self.args.file != "-" else standard_input()
         runner = self._runner()
         chunks = split(source.text) if self.args.split_input_file else whole(source.text)

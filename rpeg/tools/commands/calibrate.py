@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     out: Path = options.out
     if out.suffix != ".toml":
         raise Failure(f"{out}: write it as {out.stem}.toml: clusters are known by that ending")
-    output.refuse(out)
+    output.refuse(out, [])
     gpus = visible_gpus()
     most, each = (gpus, "GPU") if gpus else (cores_here(), "core")
     processes = options.processes or most

@@ -27,6 +27,8 @@ from rpeg.tools.console import OK, USAGE, Failure, Source, folder, natural, posi
 from rpeg.tools.output import refuse_folder
 
 HELP = "write the program of a pipeline as a readable Python package"
+PROGRAM = "program.mlir"
+"""The file of a package that is compiled again once it is edited."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -120,7 +122,8 @@ def run(options: argparse.Namespace) -> int:
     out: Path = options.out
     with writable(out):
         refuse(out, options.force)
-    refuse_folder(out)
+    written_again = source.path.name == PROGRAM  # an edited package, compiled in place
+    refuse_folder(out, [] if written_again else [source.path])
     in_ir = source.path.suffix == ".mlir"
     module = load_programs(source) if in_ir else compile_text(source, choice_of(options))
     write_package(module, source, out, options.force)

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     out: Path = options.out
     if not options.force and out.is_dir() and any(out.iterdir()):
         raise Failure(f"{out} isn't empty: choose another folder, or --force to replace a model")
-    refuse_folder(out)
+    refuse_folder(out, [Path(options.where)])
     with runtime_failures():
         _check(out)
         model = opened(options)

@@ -10,10 +10,11 @@ from pathlib import Path
 from rpeg.tools import output
 from rpeg.tools.console import OK, USAGE, Failure, language_only, read
 from rpeg.tools.launching import need_torch
-from rpeg.tools.predicting.arguments import target, target_arguments
+from rpeg.tools.predicting.arguments import files_read, target, target_arguments
 
 HELP = "draw a run (PNG), or what a pipeline is predicted to take on a cluster (HTML)"
 PICTURES = (".png", ".svg", ".pdf")
+PAGES = (".html", ".htm")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +55,7 @@ def _measured(options: argparse.Namespace) -> int:
     out: Path = options.out or folder / "report.png"
     if out.suffix not in PICTURES:
         raise Failure(f"{out}: a picture's name ends in {', '.join(PICTURES)}", USAGE)
-    output.refuse(out)
+    output.refuse(out, [])
     need_torch()
     from rpeg.runtime.errors import RuntimeFailure
     from rpeg.runtime.logs.report import plot_run
@@ -76,7 +77,7 @@ def _predicted(options: argparse.Namespace) -> int:
     source = read(options.what)
     language_only(source, "rpeg report")
     if options.out:
-        output.refuse(options.out)
+        output.refuse(options.out, files_read(options, source.path), PAGES)
     predicted = predict(source, target(options))
     figures, pipeline = predicted.estimate.to_json(), predicted.setting.pipeline
     out: Path = options.out or Path(f"{pipeline.title}.html")

@@ -16,7 +16,7 @@ from rpeg.cost.simulation.trace import trace_events
 from rpeg.tools import output
 from rpeg.tools.checking.memory import lacking
 from rpeg.tools.console import OK, language_only, natural, positive, read
-from rpeg.tools.predicting.arguments import target, target_arguments
+from rpeg.tools.predicting.arguments import files_read, target, target_arguments
 from rpeg.tools.predicting.estimates import Predicted, predict
 from rpeg.tools.tracing.names import timed_names
 from rpeg.tools.views.simulation import text
@@ -42,7 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument(
-        "--trace", type=Path, metavar="FILE", help="write when each task ran, for Perfetto"
+        "--trace", type=Path, metavar="FILE", help="write when each task ran, as .json for Perfetto"
     )
     parser.epilog = "docs/simulation.md tells what varies, and what is printed."
 
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     source = read(options.file)
     language_only(source, "rpeg simulate")
     if options.trace:
-        output.refuse(options.trace)
+        output.refuse(options.trace, files_read(options, source.path), (".json",))
     found = predict(source, target(options))
     ran = simulated(found.graph, found.setting, options.steps, options.seed)
     if options.trace:

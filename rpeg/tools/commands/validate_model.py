@@ -43,8 +43,9 @@ def run(options: argparse.Namespace) -> int:
     folder: Path | None = options.folder
     if folder is not None and not folder.is_dir():
         raise Failure(f"{folder}: not a folder")
+    records = [] if folder is None else list(folder.glob("*.jsonl"))
     for file in filter(None, (options.json, options.write_eras)):
-        output.refuse(file)
+        output.refuse(file, records)
     try:
         found = validate(folder)
     except RowError as error:

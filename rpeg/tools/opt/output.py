@@ -19,11 +19,13 @@ def write(text: str, target: str | None) -> int:
     return OK
 
 
-def refuse(target: str | None) -> None:
-    """Raises Failure where `write` could not write. Writes nothing."""
+def refuse(target: str | None, read: str) -> None:
+    """Raises Failure where `write` could not write, or would replace `FILE` or `FILE:PIPELINE`,
+    which is read. Writes nothing.
+    """
     if target not in (None, "-"):
         assert target is not None
-        output.refuse(Path(target))
+        output.refuse(Path(target), [Path(read), Path(read.rpartition(":")[0])])
 
 
 def _to_stdout(text: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,6 +50,15 @@ def target(options: argparse.Namespace) -> Target:
     """What the options say. Raises Failure for a cluster or an architecture that is none."""
     architectures = dict(_architecture(text) for text in options.arch)
     return Target(_cluster(options.cluster, options.gpus), options.plan, architectures, options.set)
+
+
+def files_read(options: argparse.Namespace, source: Path) -> Iterator[Path]:
+    """What a command with these options reads: the pipeline, and files of cluster and models."""
+    yield source
+    if options.cluster is not None:
+        yield Path(options.cluster)
+    for text in options.arch:
+        yield Path(text.partition("=")[2])
 
 
 def _architecture(text: str) -> tuple[str, str]:

@@ -110,7 +110,7 @@ def _workplace(keep: Path | None) -> Iterator[Path]:
         with TemporaryDirectory(prefix="rpeg-verify-") as folder:
             yield Path(folder)
         return
-    refuse_folder(keep)
+    refuse_folder(keep, [])  # it must be empty
     if keep.exists() and any(keep.iterdir()):
         raise Failure(f"{keep} is not empty: name a new folder")
     keep.mkdir(parents=True, exist_ok=True)

@@ -11,11 +11,12 @@ from rpeg.tools.console import Failure
 from tests.unit.tools.commands import Shell
 
 PPO = Path(__file__).parents[3] / "examples" / "ppo_7b_gh200.rpeg"
+CLUSTERS = Path(__file__).parents[3] / "clusters"
 
 
 def test_missing_folders_are_made(tmp_path: Path) -> None:
     file = tmp_path / "a" / "b.html"
-    output.refuse(file)
+    output.refuse(file, [])
     assert not file.parent.exists(), "refusing writes nothing"
     output.write(file, "one")
     file.chmod(0o640)
@@ -48,7 +49,7 @@ def test_links_stay_and_devices_are_written(tmp_path: Path) -> None:
 def test_names_that_can_be_no_file(name: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Failure, match=why.format(tmp_path)):
-        output.refuse(tmp_path / name)
+        output.refuse(tmp_path / name, [])
     with pytest.raises(Failure, match="can't be written"):
         output.write(tmp_path / name, "")
 
@@ -78,3 +79,43 @@ def test_a_page_in_a_new_folder(shell: Shell) -> None:
     done = shell("report", str(PPO), "--plan", "four", "-o", "a/b/x.html")
     assert (done.code, done.err) == (0, "")
     assert (shell.folder / "a" / "b" / "x.html").read_text().startswith("<!")
+
+
+@pytest.mark.parametrize(
+    ("words", "out"),
+    [
+        ("report p.rpeg --cluster c.toml -o", "p.rpeg"),
+        ("report p.rpeg --cluster c.toml -o", "c.toml"),
+        ("report ./p.rpeg:grpo --cluster c.toml -o", "link.html"),
+        ("simulate p.rpeg --cluster c.toml --trace", "tiny/../p.rpeg"),
+        ("simulate p.rpeg --cluster c.toml --arch actor=tiny/config.json --trace", "hard.json"),
+        ("validate-model records --json", "records/r.jsonl"),
+        ("compile tiny/in.rpeg --force -o", "tiny"),
+        ("export tiny --force -o", "./tiny"),
+    ],
+)
+def test_what_is_read_is_not_replaced(words: str, out: str, shell: Shell) -> None:
+    shell.write(name="tiny/in.rpeg")
+    (shell.folder / "tiny" / ".rpeg.json").write_text("{}")  # as in a package
+    (shell.folder / "c.toml").write_text((CLUSTERS / "h100.toml").read_text())
+    (shell.folder / "link.html").symlink_to("p.rpeg")
+    (shell.folder / "hard.json").hardlink_to(shell.folder / "tiny" / "config.json")
+    (shell.folder / "records").mkdir()
+    (shell.folder / "records" / "r.jsonl").write_text("{}")
+    before = {name: (shell.folder / name).read_bytes() for name in ("p.rpeg", "c.toml")}
+    done = shell(*words.split(), out)
+    assert (done.code, done.out) == (2, "")
+    assert "to write\n" in done.err and "this command" in done.err
+    assert before == {name: (shell.folder / name).read_bytes() for name in before}
+    assert (shell.folder / "tiny" / "in.rpeg").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "ending"),
+    [("report p.rpeg -o", ".html or .htm"), ("simulate p.rpeg --trace", ".json")],
+)
+def test_names_of_another_kind_of_file_are_refused(words: str, ending: str, shell: Shell) -> None:
+    for name in ("rows.jsonl", "other.rpeg"):
+        done = shell(*words.split(), name)
+        assert done.code == 2
+        assert done.err == f"error: {name}: the name must end in {ending}\n"

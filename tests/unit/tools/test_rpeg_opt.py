@@ -222,6 +222,16 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     assert opt(stdin="").err == "<stdin>:1:1: error: expected an operation\n"
 
 
+@pytest.mark.parametrize("pipeline", ["", ":grpo"])
+def test_the_input_is_not_replaced(pipeline: str, tmp_path: Path) -> None:
+    file = tmp_path / "p.rpeg"
+    text = Path(GRPO).read_text()
+    file.write_text(text)
+    done = opt(f"{file}{pipeline}", "-o", f"{tmp_path}/../{tmp_path.name}/p.rpeg")
+    assert done.code == 2 and "is read by this command" in done.err
+    assert file.read_text() == text
+
+
 @pytest.mark.parametrize("option", ["-o", "--crash-reproducer"])
 def test_a_file_that_can_not_be_written_is_refused_first(option: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
