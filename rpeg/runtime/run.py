@@ -177,7 +177,8 @@ class Run:
         self._save_due = False
         self._notes: dict[str, str] = {}
         first = self.pools.at_home and world.rank() == 0
-        self._logbook = Logbook(folder) if first else None
+        names = self.pools.names
+        self._logbook = Logbook(folder, record.pipeline, names) if first else None
         append = jsonl.append_text if self._logbook is None else self._logbook.append
         self.ledger = Ledger(folder.ledger, append)
         self._registers: list[Digested] = []

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rpeg.runtime.logs.trace import read_trace
 from rpeg.runtime.state.ledger import committed, expand
 from tests.distributed.launching import lines, torchrun
 
@@ -42,11 +43,15 @@ def check_run(folder: Path, steps: int = STEPS) -> None:
 
 def tracks(folder: Path) -> dict[int, set[str]]:
     """What each process did, by the trace."""
-    events = [
-        json.loads(line.rstrip(","))
-        for line in (folder / "runs/pools/trace.json").read_text().splitlines()[1:]
-    ]
-    return {e["tid"]: {x["name"] for x in events if x["tid"] == e["tid"]} for e in events}
+    events = read_trace(folder / "runs/pools/trace.json")
+    done = [(event["tid"], event["name"]) for event in events]
+    return {process: {name for p, name in done if p == process} for process, _ in done}
+
+
+def named(folder: Path) -> list[str]:
+    """The processes' names in the trace, which a finished run leaves as whole JSON."""
+    events = json.loads((folder / "runs/pools/trace.json").read_text())
+    return [event["args"]["name"] for event in events if event["name"] == "thread_name"]
 
 
 def test_one_share_to_two_with_a_death_at_home(folder: Path) -> None:
@@ -56,6 +61,7 @@ def test_one_share_to_two_with_a_death_at_home(folder: Path) -> None:
     assert "resuming pools after step 2" in done.stdout
     assert done.stdout.count("note: rollout: hello") == 2
     assert tracks(folder) == {0: {"put_y"}, 1: {"take_y"}, 2: {"take_y"}}
+    assert named(folder) == ["rollout 0", "trainer 1", "trainer 2"]
     names = {p.name for p in (folder / "runs/pools/checkpoints/step-000006").iterdir()}
     assert names == {"ledger.pt", "manifest.json", "run.pt", "train.pt"}
 

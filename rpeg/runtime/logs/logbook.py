@@ -17,15 +17,15 @@ from rpeg.runtime.logs.trace import TraceFile
 
 
 class Logbook:
-    """Metrics, trace and rollouts of a run's folder."""
+    """Metrics, trace and rollouts of a run's folder; `processes` holds the names of all."""
 
-    def __init__(self, folder: RunFolder) -> None:
+    def __init__(self, folder: RunFolder, pipeline: str, processes: Sequence[str]) -> None:
         self._folder = folder
         self._appender = Appender()
         self.append: jsonl.Append = self._appender.append
         """Adds lines to a file of the run: by a thread, so that training need not wait."""
         self._metrics = MetricsFile(folder.metrics, self.append)
-        self._trace = TraceFile(folder.trace, self.append)
+        self._trace = TraceFile(folder.trace, pipeline, processes, self.append)
         self._live: _Live | None = None
         self._noted: set[str] = set()
 
@@ -71,7 +71,8 @@ class Logbook:
         self._appender.settle()
 
     def close(self) -> None:
-        """Settles, and stops to show progress."""
+        """Ends the trace, settles, and stops to show progress."""
+        self._trace.close()
         self.settle()
         if self._live is not None:
             self._live.board.close()

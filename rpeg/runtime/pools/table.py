@@ -61,6 +61,11 @@ class Pools:
         """All pools but the home pool."""
         return [name for name in self.ranges if name != self.home]
 
+    @property
+    def names(self) -> list[str]:
+        """Each process's pool and number, in order: `trainer 4`."""
+        return [f"{pool} {rank}" for pool, ranks in self.ranges.items() for rank in ranks]
+
     def ranks(self, pool: str) -> range:
         """The processes of a pool, by their numbers in the launch. Raises LayoutFailure if there is
         no such pool.

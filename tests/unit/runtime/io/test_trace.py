@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ def test_stages_are_summed_by_name_and_nest() -> None:
 
 
 def test_events_are_what_perfetto_reads(tmp_path: Path) -> None:
-    trace = TraceFile(tmp_path / "trace.json")
+    trace = TraceFile(tmp_path / "trace.json", "grpo", ["rollout 0", "trainer 1"])
     trace.append(
         [
             [Span("eval/generate", 1, 10.0, 10.5, model=0.4)],
@@ -61,7 +62,7 @@ def test_events_are_what_perfetto_reads(tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_drops_the_events_past_its_checkpoint(tmp_path: Path) -> None:
-    trace = TraceFile(tmp_path / "trace.json")
+    trace = TraceFile(tmp_path / "trace.json", "grpo", ["rollout 0", "trainer 1"])
     for step in (1, 2, 3):
         trace.append([[Span("update", step, step, step + 1)]])
     with trace.path.open("a") as file:
@@ -74,9 +75,29 @@ def test_a_resumed_run_drops_the_events_past_its_checkpoint(tmp_path: Path) -> N
     ]
 
 
+def test_a_finished_run_leaves_json_that_names_its_processes_and_may_go_on(tmp_path: Path) -> None:
+    trace = TraceFile(tmp_path / "trace.json", "grpo", ["rollout 0", "trainer 1"])
+    trace.close()
+    assert not trace.path.exists()
+    for step in (1, 2):
+        trace.append([[Span("sample", step, step, step + 1)], [Span("update", step, 3, 4)]])
+        trace.close()
+        events = json.loads(trace.path.read_text())
+        named = [(e["name"], e.get("tid"), *e["args"].values()) for e in events if e["ph"] == "M"]
+        assert named == [
+            ("process_name", None, "grpo"),
+            ("thread_name", 0, "rollout 0"),
+            ("thread_name", 1, "trainer 1"),
+            ("process_labels", None, "ended"),
+        ]
+        steps = [e["args"]["step"] for e in events if e["ph"] == "X"]
+        assert steps == [s for s in (1, 2) if s <= step for _ in range(2)]
+        trace.drop_after(step)
+
+
 def test_a_damaged_event_is_named_by_its_line(tmp_path: Path) -> None:
-    trace = TraceFile(tmp_path / "trace.json")
+    trace = TraceFile(tmp_path / "trace.json", "grpo", ["rollout 0", "trainer 1"])
     trace.append([[Span("update", step, step, step + 1) for step in (1, 2)]])
     trace.path.write_text(trace.path.read_text().replace('"step": 1', '"st'))
-    with pytest.raises(RuntimeFailure, match=r"trace\.json:2 cannot be read \("):
+    with pytest.raises(RuntimeFailure, match=r"trace\.json:5 cannot be read \("):
         trace.drop_after(1)
