@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from rpeg.ir.clusters import KEYS, MEMORIES, ClusterError, gpus_of, known_clusters
-from rpeg.ir.figures import ABOVE_0, AT_LEAST_1, SHARE, TOP, FigureError, Figures
+from rpeg.ir.figures import AT_LEAST_0, AT_LEAST_1, SHARE, SIZE, TOP, FigureError, Figures, up_to
 from rpeg.resources import resource
 
 CONSTANTS = KEYS["constants"]
@@ -21,8 +21,12 @@ MICRO, GIGA, TERA = 1e-6, 1e9, 1e12
 
 LAUNCH_US = 10.0
 """Of a kernel launched from Python, where the file doesn't tell: servers take 5 to 15."""
-STACKED_GIGA = 2.0**30
-"""Memory of a GPU is sold in powers of two: an H100 of "80 GB" reports 85.5e9 bytes."""
+LATENCY = up_to(1e6, AT_LEAST_0)
+"""Microseconds: nothing starts later than a second after it may."""
+RATIO = up_to(1e3, AT_LEAST_0)
+
+SOLD_GIGA = 2.0**30
+"""Memory is sold in powers of two: an H100 of "80 GB" reports 85.5e9 bytes."""
 
 
 class NoSpeedsError(ClusterError):
@@ -153,15 +157,15 @@ def _machine(file: Figures) -> Machine:
         name=file.words(TOP, "name"),
         device=file.words("device", "name"),
         gpus_per_node=gpus_of(file),
-        memory_bytes=file.number("device", "memory_gb", MEMORIES["device"]) * STACKED_GIGA,
+        memory_bytes=file.number("device", "memory_gb", MEMORIES["device"]) * SOLD_GIGA,
         flops=_peaks(file),
-        hbm_bytes_per_s=file.number("device", "hbm_gb_per_s", ABOVE_0) * GIGA,
-        host_bytes_per_s=file.number("device", "host_gb_per_s", ABOVE_0) * GIGA,
-        host_memory_bytes=file.number("host", "memory_gb", MEMORIES["host"]) * GIGA,
+        hbm_bytes_per_s=file.number("device", "hbm_gb_per_s", SIZE) * GIGA,
+        host_bytes_per_s=file.number("device", "host_gb_per_s", SIZE) * GIGA,
+        host_memory_bytes=file.number("host", "memory_gb", MEMORIES["host"]) * SOLD_GIGA,
         link=_link(file, "gpu_link", file.whole("gpu_link", "gpus", AT_LEAST_1)),
         nic=_link(file, "nic", 0),
         nodes_per_rack=file.number("rack", "nodes", AT_LEAST_1, default=float("inf")),
-        oversubscription=file.number("rack", "oversubscription", AT_LEAST_1, default=1.0),
+        oversubscription=file.number("rack", "oversubscription", up_to(1e3), default=1.0),
         usd_per_gpu_hour=file.number(TOP, "usd_per_gpu_hour"),
         gemm_efficiency=efficiency("gemm"),
         gemm_efficiency_fp8=file.number(
@@ -169,11 +173,11 @@ def _machine(file: Figures) -> Machine:
         ),
         attention_efficiency=efficiency("attention"),
         hbm_efficiency=efficiency("hbm"),
-        kernel_s=file.number("constants", "kernel_us") * MICRO,
+        kernel_s=file.number("constants", "kernel_us", LATENCY) * MICRO,
         reserved_bytes=file.number("constants", "reserved_gb") * GIGA,
-        launch_s=file.number("host", "launch_us", default=LAUNCH_US) * MICRO,
-        product_s=file.number("host", "product_us", default=0.0) * MICRO,
-        attend_s=file.number("host", "attend_us", default=0.0) * MICRO,
+        launch_s=file.number("host", "launch_us", LATENCY, default=LAUNCH_US) * MICRO,
+        product_s=file.number("host", "product_us", LATENCY, default=0.0) * MICRO,
+        attend_s=file.number("host", "attend_us", LATENCY, default=0.0) * MICRO,
     )
 
 
@@ -181,7 +185,7 @@ def _peaks(file: Figures) -> dict[str, float]:
     present = file.section("device")
     usual = "fp32" if "bf16_tflops" not in present and "fp32_tflops" in present else "bf16"
     return {
-        precision: file.number("device", f"{precision}_tflops", ABOVE_0) * TERA
+        precision: file.number("device", f"{precision}_tflops", SIZE) * TERA
         for precision in (usual, "fp8", "fp4")
         if precision == usual or f"{precision}_tflops" in present
     }
@@ -189,10 +193,10 @@ def _peaks(file: Figures) -> dict[str, float]:
 
 def _link(file: Figures, section: str, gpus: int) -> Link:
     return Link(
-        bytes_per_s=file.number(section, "gb_per_s", ABOVE_0) * GIGA,
+        bytes_per_s=file.number(section, "gb_per_s", SIZE) * GIGA,
         gpus=gpus,
-        latency_s=file.number(section, "latency_us") * MICRO,
-        reduces_in_switch=file.number(section, "reduces_in_switch"),
+        latency_s=file.number(section, "latency_us", LATENCY) * MICRO,
+        reduces_in_switch=file.number(section, "reduces_in_switch", RATIO),
         efficiency=file.number("constants", f"{section}_efficiency", SHARE),
     )
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rpeg.ir.figures import ABOVE_0, AT_LEAST_0, TOP, FigureError, Figures, up_to
+from rpeg.ir.figures import AT_LEAST_0, SIZE, TOP, FigureError, Figures, up_to, written
 from rpeg.resources import resource
 
 THIS_MACHINE = "this machine"
@@ -44,8 +44,8 @@ MOST_NODES = 100_000
 MOST_PER_NODE = 4096
 """What no cluster has more of: nodes, and GPUs or cores of a node."""
 
-MEMORIES = {"device": up_to(100_000, ABOVE_0), "host": up_to(1_000_000, ABOVE_0)}
-"""GB that a device, or a node's host, may have: many times what any has."""
+MEMORIES = {"device": up_to(100_000, SIZE), "host": up_to(1_000_000, SIZE)}
+"""GB of 2**30 bytes that a device, or a node's host, may have: many times what any has."""
 
 
 class ClusterError(ValueError):
@@ -54,7 +54,7 @@ class ClusterError(ValueError):
 
 @dataclass(frozen=True)
 class Device:
-    """One GPU; memory in bytes, counted as datasheets do (1 GB = 10**9 bytes)."""
+    """One GPU; memory in bytes: as it is sold, 1 GB of it is 2**30."""
 
     name: str
     memory_bytes: int
@@ -167,7 +167,7 @@ def _unsized(file: Figures, name: str) -> ValueError:
     """Of a shipped machine the name tells how many nodes are meant, of a file the file."""
     if name in known_clusters() and file.path == _file(name):
         return ClusterError(f'"{name}" has no fixed size: write how many nodes, "{name}-8"')
-    form = 'max_nodes = { value = 8, source = "datasheet", cite = "" }'
+    form = f"max_nodes = {written(8)}"
     return file.at(TOP, "max_nodes", f"nothing tells how many nodes there are: write {form}")
 
 
@@ -197,7 +197,7 @@ def _cores(file: Figures) -> int:
 
 def _device(file: Figures) -> Device:
     memory = file.number("device", "memory_gb", MEMORIES["device"])
-    return Device(file.words("device", "name"), round(memory * 10**9))
+    return Device(file.words("device", "name"), round(memory * 2**30))
 
 
 def _range(largest: int | None) -> str:

@@ -21,8 +21,10 @@ TOP = ""
 """The section of the keys that stand before every `[section]`."""
 
 
-LARGEST = 1e9
-"""What no figure exceeds, in the unit of its key: beyond it someone meant another unit."""
+LARGEST, LEAST = 1e9, 1e-3
+"""What no figure exceeds, and no rate is below, in the unit of its key: beyond them someone meant
+another unit.
+"""
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,9 @@ class Range:
 
 AT_LEAST_0 = Range("at least 0", 4, lambda value: value >= 0)
 AT_LEAST_1 = Range("at least 1", 4, lambda value: value >= 1)
-ABOVE_0 = Range("above 0", 4, lambda value: value > 0)
-SHARE = Range("above 0 and at most 1", 0.8, lambda value: 0 < value <= 1)
+SHARE = Range("at least 0.001 and at most 1", 0.8, lambda value: LEAST <= value <= 1)
+SIZE = Range("at least 0.001", 4, lambda value: value >= LEAST)
+"""A rate, or bytes: of nothing slower or smaller is a time worth telling."""
 
 
 def up_to(most: float, least: Range = AT_LEAST_1) -> Range:
@@ -116,8 +119,8 @@ class Figures:
             ):
                 self._check(section, key, value, source, within)
                 return value
-        form = f'{{ value = {within.example}, source = "datasheet", cite = "" }}'
-        raise self.wrong(section, key, f"{key} = {form}")
+        value = _meant(self.section(section).get(key), within)
+        raise self.wrong(section, key, f"{key} = {written(value)}")
 
     def whole(self, section: str, key: str, within: Range = AT_LEAST_0) -> int:
         """The same, where only a whole number makes sense. Raises FigureError."""
@@ -197,6 +200,19 @@ class Figures:
             elif here == section and (found := named.match(line)):
                 return f"{self.path}:{number}:{found.start(1) + 1}"
         return head
+
+
+def written(value: float) -> str:
+    """A figure whose source is not known, as a file has it."""
+    return f'{{ value = {value}, source = "default", cite = "" }}'
+
+
+def _meant(given: object, within: Range) -> float:
+    """The number that a key in another form has, if it may be its figure; else an example."""
+    number = given.get("value") if isinstance(given, dict) else given
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return within.example
+    return within.example if within.problem(number) is not None else number
 
 
 def _syntax_error(path: Path, text: str, message: str) -> FigureError:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rpeg.cost.hardware import GIGA, MICRO, STACKED_GIGA, TERA
+from rpeg.cost.hardware import GIGA, MICRO, SOLD_GIGA, TERA
 from rpeg.cost.kernels import WIDTHS
 from rpeg.tools.calibrating import probe
 from rpeg.tools.calibrating.fit import Line, Wire, line, wire
@@ -89,7 +89,7 @@ def _top(found: Measured) -> Iterator[Figure]:
 
 
 def _device(found: Measured, fits: Fits) -> Iterator[Figure]:
-    memory = found.memory_bytes / STACKED_GIGA
+    memory = found.memory_bytes / SOLD_GIGA
     usual = "bf16_tflops" if found.gpus else "fp32_tflops"
     error = fits.matmul.error(found.matmuls)
     sides = ", ".join(f"{round((one.work / 2) ** (1 / 3))}" for one in found.matmuls)
@@ -123,7 +123,7 @@ def _host(found: Measured, fits: Fits) -> Iterator[Figure]:
     width = WIDTHS["bf16" if found.gpus else "fp32"]
     reached = probe.Reached(fits.matmul.rate, fits.stream.rate, width)
     host = probe.launching(found.forwards, reached)
-    yield Figure("memory_gb", found.host_bytes / GIGA, "physical memory")
+    yield Figure("memory_gb", found.host_bytes / SOLD_GIGA, "physical memory")
     cite = "a tiny decode step of one sequence, over its launches"
     yield Figure("launch_us", host.launch_s / MICRO, cite)
     cite = "what more sequences add to it, beyond FLOPs and bytes"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rpeg.ir.clusters import ClusterError, load_cluster
+from rpeg.ir.clusters import ClusterError, known_clusters, load_cluster
 from rpeg.ir.figures import FigureError
 from rpeg.tools.console import USAGE, Failure, positive
 
@@ -89,6 +89,9 @@ def _of_so_many(name: str, gpus: int) -> str:
     """The cluster's nodes that have so many GPUs. Raises ClusterError."""
     if Path(name).suffix == ".toml":
         raise ClusterError("a file says itself how large it is, with max_nodes: leave --gpus out")
+    base, _, size = name.rpartition("-")
+    if base in known_clusters() and size.isdecimal():
+        raise ClusterError(f"it has a size, {size} nodes: leave --gpus out, or write {base}")
     per_node = load_cluster(f"{name}-1").gpus_per_node
     if not per_node or gpus % per_node:
         has = f"its nodes have {per_node} each" if per_node else "it has none"

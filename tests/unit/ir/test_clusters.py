@@ -34,7 +34,7 @@ def test_sizes(name: str, nodes: int, gpus: int) -> None:
 
 
 def test_whole_cluster(lab: Path) -> None:
-    assert load_cluster(str(lab)) == Cluster("lab", 3, 2, 16, Device("L40S", 48 * 10**9))
+    assert load_cluster(str(lab)) == Cluster("lab", 3, 2, 16, Device("L40S", 48 * 2**30))
 
 
 @pytest.mark.parametrize("name", ["cpu", "cpu-1"])

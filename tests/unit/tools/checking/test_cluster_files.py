@@ -30,15 +30,15 @@ def with_value(key: str, value: str) -> str:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("bf16_tflops", "0", ":13:1: bf16_tflops must be above 0, not 0"),
+        ("bf16_tflops", "0", ":13:1: bf16_tflops must be at least 0.001, not 0"),
         ("hbm_gb_per_s", "inf", ":15:1: hbm_gb_per_s must be finite, not inf"),
         ("hbm_gb_per_s", "nan", "hbm_gb_per_s must be finite, not nan"),
         ("hbm_gb_per_s", '"4 TB"', "hbm_gb_per_s has another form: write hbm_gb_per_s = {"),
         ("gpus", "0", "gpus must be at least 1, not 0"),
         ("oversubscription", "0.0", "oversubscription must be at least 1, not 0.0"),
-        ("gemm_efficiency", "7.6", "gemm_efficiency must be above 0 and at most 1, not 7.6"),
+        ("gemm_efficiency", "7.6", "gemm_efficiency must be at least 0.001 and at most 1, not 7.6"),
         ("gemm_efficiency", '"?"', "gemm_efficiency = { value = 0.8, "),
-        ("nic_efficiency", "0", "nic_efficiency must be above 0 and at most 1, not 0"),
+        ("nic_efficiency", "0", "nic_efficiency must be at least 0.001 and at most 1, not 0"),
         ("kernel_us", "true", "kernel_us has another form"),
         ("gpus_per_node", "0", ":6:1: gpus_per_node is 0 and [device] has bf16_tflops"),
     ],
@@ -65,6 +65,56 @@ def test_every_figure_is_held_to_its_range(tmp_path: Path) -> None:
                 load_platform(str(path))
 
 
+RATES = [key for key in KEYS if key.endswith(("_per_s", "_tflops", "_efficiency", "memory_gb"))]
+
+
+@pytest.mark.parametrize("key", sorted({*RATES}))
+def test_rates_have_a_lower_bound(tmp_path: Path, key: str) -> None:
+    """Times are finite, and none that nobody could wait for."""
+    path = tmp_path / "c.toml"
+    for value in ("1e-300", "1e-9"):
+        path.write_text(with_value(key, value))
+        with pytest.raises(ClusterError, match=f"{key} must be at least 0.001"):
+            load_platform(str(path))
+    path.write_text(with_value(key, "0.001"))
+    load_platform(str(path))
+
+
+@pytest.mark.parametrize("key", [key for key in KEYS if key.endswith("_us")])
+def test_latencies_are_below_a_second(tmp_path: Path, key: str) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(with_value(key, "1e7"))
+    with pytest.raises(ClusterError, match=f"{key} must be at most 1,000,000, not"):
+        load_platform(str(path))
+
+
+@pytest.mark.parametrize(
+    ("key", "given", "value"),
+    [
+        ("max_nodes", "2", "2"),
+        ("hbm_gb_per_s", "3200.5", "3200.5"),
+        ("hbm_gb_per_s", "{ value = 3200 }", "3200"),
+        ("hbm_gb_per_s", "-1", "4"),
+        ("hbm_gb_per_s", "true", "4"),
+    ],
+)
+def test_a_plain_number_is_told_in_its_form(
+    tmp_path: Path, key: str, given: str, value: str
+) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(re.sub(rf"(?m)^{key} = .*$", f"{key} = {given}", ALPS))
+    with pytest.raises(ClusterError) as error:
+        load_platform(str(path))
+    form = f'{key} = {{ value = {value}, source = "default", cite = "" }}'
+    assert str(error.value).endswith(f"{key} has another form: write {form}")
+
+
+def test_memories_are_in_powers_of_two() -> None:
+    """Those of hosts as those of devices."""
+    alps = load_platform("alps-1").machine
+    assert (alps.memory_bytes, alps.host_memory_bytes) == (96 * 2**30, 512 * 2**30)
+
+
 @pytest.mark.parametrize("value", ["-96", "0", "nan", "200000"])
 @pytest.mark.parametrize("speeds", [True, False], ids=["speeds", "no speeds"])
 def test_memory_that_nothing_has(shell: Shell, value: str, speeds: bool) -> None:
@@ -75,7 +125,7 @@ def test_memory_that_nothing_has(shell: Shell, value: str, speeds: bool) -> None
     shell.write(text=grpo())
     done = shell("check", "p.rpeg", "--cluster", "c.toml")
     line = text.splitlines().index(next(n for n in text.splitlines() if "memory_gb" in n)) + 1
-    must = {"nan": "finite", "200000": "at most 100,000"}.get(value, "above 0")
+    must = {"nan": "finite", "200000": "at most 100,000"}.get(value, "at least 0.001")
     assert f"c.toml:{line}:1: memory_gb must be {must}, not {value}" in done.err
     assert (done.code, done.out) == (2, "")
 

@@ -75,6 +75,7 @@ def test_none_is_found(cluster: str | None, plan: str | None, message: str) -> N
     [
         ("--gpus 8", "--gpus counts those of a cluster: add --cluster NAME"),
         ("--cluster alps --gpus 6", "6 GPUs are not whole nodes: its nodes have 4 each"),
+        ("--cluster alps-16 --gpus 64", "alps-16: it has a size, 16 nodes: leave --gpus out"),
         ("--cluster cpu --gpus 2", "2 GPUs are not whole nodes: it has none"),
         ("--cluster here.toml --gpus 2", "a file says itself how large it is, with max_nodes"),
         ("--arch actor", "--arch actor: write MODEL=NAME, such as actor=qwen2.5-7b"),
