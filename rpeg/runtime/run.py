@@ -182,6 +182,8 @@ class Run:
         append = jsonl.append_text if self._logbook is None else self._logbook.append
         self.ledger = Ledger(folder.ledger, append)
         self._registers: list[Digested] = []
+        self._published: list[str] = []
+        """By register: the digest of what it held when the restored checkpoint was written."""
         self._crossings: dict[int, Crossing] = {}
         if self.pools.at_home:
             self.attach("run", self)
@@ -292,12 +294,17 @@ class Run:
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps of the run itself."""
-        return {"stop_requested": self._stop_requested, "keep": self._keep}
+        return {
+            "stop_requested": self._stop_requested,
+            "keep": self._keep,
+            "checksums": self._checksums(),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Puts `state_dict` back."""
         self._stop_requested = state["stop_requested"]
         self._keep = state.get("keep", self._keep)  # older checkpoints do not say
+        self._published = state.get("checksums", self._published)
 
     # The loop.
 
@@ -517,5 +524,10 @@ class Run:
         samples = samples_digest(shares)
         digests = {} if samples is None else {"hash/samples": samples}
         if self._registers:
-            digests["hash/weights"] = "-".join(r.checksum for r in self._registers)
+            digests["hash/weights"] = "-".join(self._checksums())
         return digests
+
+    def _checksums(self) -> list[str]:
+        """Of what each register holds; until it is published to again, of what it held before."""
+        before = [*self._published, *[""] * len(self._registers)]
+        return [now.checksum or old for now, old in zip(self._registers, before, strict=False)]
