@@ -35,8 +35,13 @@ KEYS = {
 """Keys by section. The whole file has one source; its numbers are plain."""
 
 
+CONFIG = "config.json"
+"""What a folder of Hugging Face says of its model."""
+
+
 def load_architecture(name: str) -> Architecture:
-    """By the name or an alias of a shipped one, or the path of a .toml or config.json.
+    """By the name or an alias of a shipped one, or the path of a .toml, of a config.json or of a
+    folder that has one.
 
     Raises:
         FigureError: unknown, unreadable, or a key is missing or unknown.
@@ -47,6 +52,8 @@ def load_architecture(name: str) -> Architecture:
     if path.suffix == ".toml":
         return _architecture(Figures.read(path, KEYS))
     found = find(name)
+    if found is None and (path / CONFIG).is_file():
+        return from_hugging_face(path / CONFIG)
     if found is None:
         raise FigureError(f'no architecture "{name}": {_near(name)}')
     return found

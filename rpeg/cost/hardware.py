@@ -174,11 +174,21 @@ def _machine(file: Figures) -> Machine:
         attention_efficiency=efficiency("attention"),
         hbm_efficiency=efficiency("hbm"),
         kernel_s=file.number("constants", "kernel_us", LATENCY) * MICRO,
-        reserved_bytes=file.number("constants", "reserved_gb") * GIGA,
+        reserved_bytes=_reserved(file) * GIGA,
         launch_s=file.number("host", "launch_us", LATENCY, default=LAUNCH_US) * MICRO,
         product_s=file.number("host", "product_us", LATENCY, default=0.0) * MICRO,
         attend_s=file.number("host", "attend_us", LATENCY, default=0.0) * MICRO,
     )
+
+
+def _reserved(file: Figures) -> float:
+    """GB of a device that no tensor gets. Raises FigureError where that is all of it."""
+    gb = file.number("constants", "reserved_gb")
+    memory = file.number("device", "memory_gb", MEMORIES["device"])
+    if gb * GIGA < memory * SOLD_GIGA:
+        return gb
+    text = f"reserved_gb is {gb:g}, and memory_gb of [device] {memory:g}: write less"
+    raise file.at("constants", "reserved_gb", text)
 
 
 def _peaks(file: Figures) -> dict[str, float]:

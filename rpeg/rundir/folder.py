@@ -128,9 +128,10 @@ class RunFolder:
         held = (found.pipeline, found.source_sha256, found.seed)
         for (what, new), old in zip(wanted.items(), held, strict=True):
             if old != new:
+                why = _OTHER if what == "source hash" else ""
                 raise RunFolderFailure(
                     f"{self.path} holds a run with {what} {_short(old)}, "
-                    f"this program has {_short(new)}; {self._fix()}"
+                    f"this program has {_short(new)}{why}; {self._fix()}"
                 )
         return found
 
@@ -161,6 +162,9 @@ class RunFolder:
 
     def _fix(self) -> str:
         return f"choose another folder (--run-dir, RPEG_RUN_DIR), or delete {self.path}"
+
+
+_OTHER = ": the text, or an option that changes it (--set, --staleness, --correction), is another"
 
 
 def _is_log(path: Path) -> bool:

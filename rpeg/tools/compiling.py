@@ -32,6 +32,7 @@ from rpeg.passes.rpeg_bounded_async import RpegBoundedAsyncPass
 from rpeg.passes.rpeg_lower_to_programs import RpegLowerToProgramsPass
 from rpeg.planner.default import default_processes
 from rpeg.tools.console import USAGE, Failure, Reported, Source, report
+from rpeg.tools.cores import core_problems
 from rpeg.tools.sources import fit_problems, length_problems, source_problems
 
 SIMPLIFY = ",".join(
@@ -149,6 +150,8 @@ def check_text(source: Source, choice: Choice) -> Checked:
     run_ahead(module, sources, source, choice.ahead)
     checked = Checked(module, pipeline, sources)
     problems = [*_of_sources(checked, source, choice), *length_problems(pipeline, sources, source)]
+    if choice.plan is not None and not choice.needs_files:  # `rpeg run` tells how many processes
+        problems += core_problems(pipeline, sources, source.name, choice.plan)
     if has_errors(problems):  # what else stops it is told at once
         problems += lowered(checked.copied(), source, choice, _placing(pipeline, choice, no_gpus))
     report(problems, source)

@@ -126,7 +126,7 @@ EXPECT = _table(
         "a log-normal distribution of lengths or times",
         (),
         need("mean", any_of(INT, FLOAT, DURATION), "500", above=0),
-        need("cv", FLOAT, "0.5", least=0),
+        need("cv", FLOAT, "0.5", least=0, most=100),
         may("cap", INT, least=1),
     ),
     signature("histogram", "lengths as a file lists them", operands("file: uri")),

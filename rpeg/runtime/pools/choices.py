@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from rpeg.rundir.versions import refuse_versions
 from rpeg.runtime.errors import ReplayFailure, RuntimeFailure
 from rpeg.runtime.logs.metrics import Line, read_metrics
 from rpeg.runtime.pools.admission import Choice
@@ -39,10 +40,7 @@ class Choices:
             return Choices("newest" if text == "newest" else "oldest")
         if not several:
             raise RuntimeFailure(f"RPEG_VERSIONS must be newest or oldest, not `{text}`")
-        if not Path(text).is_file():
-            raise RuntimeFailure(
-                f"RPEG_VERSIONS must be newest, oldest or a run's metrics.jsonl, not `{text}`"
-            )
+        refuse_versions(os.environ)
         return Choices("recorded", tuple(read_metrics(Path(text))), text)
 
     @staticmethod

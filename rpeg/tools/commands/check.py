@@ -17,6 +17,7 @@ from rpeg.tools.checking.compiles import refusals
 from rpeg.tools.compiling import Checked as Whole
 from rpeg.tools.compiling import load_with
 from rpeg.tools.console import FAILED, OK, Failure, Source, language_only, read, tell
+from rpeg.tools.cores import core_problems
 from rpeg.tools.messages import record, records
 from rpeg.tools.predicting.arguments import Target, target, target_arguments
 from rpeg.tools.sources import length_problems, source_problems
@@ -117,7 +118,7 @@ def _examine(source: Source, overrides: Sequence[str], there: Target | None) -> 
             findings += [found] if found is not None else []
             plans = [found.plan] if found is not None else []
         notes, anywhere = refusals(_alone(alone, overrides), alone, plans)
-        messages += notes
+        messages += [n for n in notes if not _said(n, messages)]  # as an error already
         refused |= {pipeline.title} if anywhere else set()
     return Checked(source, loaded, messages, findings, frozenset(refused))
 
@@ -132,6 +133,14 @@ def _alone(source: Source, overrides: Sequence[str]) -> Whole:
 def _repeated(message: Diagnostic, problems: Sequence[Diagnostic]) -> bool:
     """Whether what was a warning of the text is what stops the pipeline there."""
     return any((message.at, message.message) == (p.at, p.message) for p in problems)
+
+
+def _said(note: Diagnostic, messages: Sequence[Diagnostic]) -> bool:
+    """Whether what a note says at its place is an error there."""
+    return any(
+        m.severity == "error" and m.at == note.at and note.message.endswith(m.message)
+        for m in messages
+    )
 
 
 def _examined(source: Source, there: Target) -> tuple[Findings | None, Sequence[Diagnostic]]:
@@ -174,6 +183,7 @@ def _of_sources(loaded: Loaded, source: Source) -> Iterator[Diagnostic]:
             pipeline, loaded.sources, source, allow_python=True, needs_files=False
         )
         yield from length_problems(pipeline, loaded.sources, source)
+        yield from core_problems(pipeline, loaded.sources, source.name)
 
 
 def _as_json(checked: Sequence[Checked | Unchecked], there: bool) -> object:

@@ -11,6 +11,7 @@ from rpeg.lowering.package import CannotWrite, refuse
 from rpeg.rundir.failures import RuntimeFailure
 from rpeg.rundir.folder import RunFolder
 from rpeg.rundir.lock import LAUNCH, FolderLock
+from rpeg.rundir.versions import refuse_versions
 from rpeg.tools.commands.compile import writable
 from rpeg.tools.compiling import load_programs
 from rpeg.tools.console import OK, Failure, natural, read
@@ -43,6 +44,7 @@ def run(options: argparse.Namespace) -> int:
     folder = RunFolder(run_dir.resolve())
     try:
         refuse_taken(folder)
+        refuse_versions(os.environ)
         if _as_compiled(options.package):
             done = _admitted(folder, options)
             if done is not None:

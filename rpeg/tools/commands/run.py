@@ -6,6 +6,7 @@ What can be refused is refused first: before torch is imported, and before a byt
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from rpeg.passes.base import step
 from rpeg.rundir.failures import RuntimeFailure
 from rpeg.rundir.folder import PROGRAM, RunFolder
 from rpeg.rundir.lock import LAUNCH, FolderLock
+from rpeg.rundir.versions import refuse_versions
 from rpeg.tools.commands.compile import choice_of, layout_arguments, writable, write_package
 from rpeg.tools.compiling import Checked, check_text, placed
 from rpeg.tools.console import OK, USAGE, Failure, natural, read
@@ -54,6 +56,7 @@ def run(options: argparse.Namespace) -> int:
     run_dir = given or runs / checked.pipeline.title
     package = run_dir / PROGRAM
     try:
+        refuse_versions(os.environ)
         done = _admitted(run_dir, checked, options.seed)
         if done is not None:
             print(done)

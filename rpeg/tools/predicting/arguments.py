@@ -42,7 +42,7 @@ def target_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="MODEL=NAME|FILE",
-        help="a model's shape: a name of architectures/, a .toml file or a config.json",
+        help="a model's shape: a name of architectures/, a .toml file, a config.json or its folder",
     )
 
 
@@ -58,7 +58,8 @@ def files_read(options: argparse.Namespace, source: Path) -> Iterator[Path]:
     if options.cluster is not None:
         yield Path(options.cluster)
     for text in options.arch:
-        yield Path(text.partition("=")[2])
+        named = Path(text.partition("=")[2])
+        yield named / "config.json" if named.is_dir() else named
 
 
 def _architecture(text: str) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -95,10 +95,20 @@ def placed(module: ModuleOp, sources: Sources, source: Source, target: Target) -
 def _by_plan(module: ModuleOp, source: Source, target: Target, chosen: Chosen) -> Placed:
     assert chosen.plan is not None, "the caller has looked"
     name, checkers = chosen.plan.title, checkers_of(chosen.plan)
+    idle = tuple(_idle(chosen.plan, chosen.cluster)) if chosen.moved else ()
     _on_gpus(chosen.plan, chosen.cluster, source)
     _run(module, passes_of(SIMPLIFY), source)
     _run(module, [RpegAnnotateParallelismPass(plan=name)], source)
-    return Placed(source, module, chosen.cluster, name, checkers)
+    return Placed(source, module, chosen.cluster, name, checkers, idle)
+
+
+def _idle(plan: PlanOp, name: str) -> Iterator[str]:
+    """What a plan leaves out of a cluster that it was not written for."""
+    cluster = load_cluster(name)
+    used = {gpu for pool in plan.pools for gpu in pool.gpus(cluster) or ()}
+    if used and len(used) < cluster.gpus:
+        none = f"{cluster.gpus - len(used)} of the {cluster.gpus} GPUs of {name} are in no pool"
+        yield f"{none} of plan `{plan.title}`: they do nothing"
 
 
 def _on_gpus(plan: PlanOp, cluster: str, source: Source) -> None:

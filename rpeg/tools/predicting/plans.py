@@ -23,6 +23,8 @@ class Chosen:
     """Without a size where only a plan would need it, and there is none."""
     plan: PlanOp | None
     """None: the file has no plan for the cluster."""
+    moved: bool = False
+    """Whether the plan is another cluster's."""
 
 
 def choose(pipeline: PipelineOp, target: Target) -> Chosen:
@@ -34,9 +36,11 @@ def choose(pipeline: PipelineOp, target: Target) -> Chosen:
     plans = pipeline.ops_of(PlanOp)
     plan = _named(plans, target.plan) if target.plan is not None else _for(plans, target.cluster)
     cluster = _cluster_of(plan, target)
-    if plan is not None:
-        plan.properties["cluster"] = StringAttr(cluster)
-    return Chosen(cluster, plan)
+    if plan is None:
+        return Chosen(cluster, plan)
+    moved = plan.cluster.data != cluster
+    plan.properties["cluster"] = StringAttr(cluster)
+    return Chosen(cluster, plan, moved)
 
 
 def _named(plans: Sequence[PlanOp], name: str) -> PlanOp:

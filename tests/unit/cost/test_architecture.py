@@ -149,3 +149,8 @@ def test_unknown_names() -> None:
     with pytest.raises(FigureError, match='no architecture "Llama9"'):
         load_architecture("Llama9")
     assert len(set(shipped().values())) > 60
+
+
+def test_a_folder_of_hugging_face_is_its_config() -> None:
+    folder = resource("models/tiny-qwen2")
+    assert load_architecture(str(folder)) == load_architecture(str(folder / "config.json"))

@@ -83,6 +83,7 @@ def test_the_bounds_themselves_are_sound() -> None:
         ("controller", "target=0.0, horizon=10", "24: target=0.0: expected above 0"),
         ("controller", "target=0.1, horizon=-1", "24: horizon=-1: expected at least 1"),
         ("to", "", '26: to="": expected text that is not empty'),
+        ("expect", "lognormal(mean=5, cv=1e9)", "29: cv=1000000000.0: expected"),
         ("expect", "lognormal(mean=-5, cv=0.5)", "29: mean=-5: expected above 0"),
     ],
 )

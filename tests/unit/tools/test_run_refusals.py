@@ -178,12 +178,21 @@ def test_completion_order_does_not_begin_within_a_run(shell: Shell) -> None:
         kept(shell, Choice(plan="two", order="completion"), "train")
 
 
+@pytest.mark.parametrize("command", [RUN, LAUNCH_IT])
+def test_versions_that_are_none(
+    shell: Shell, folder: Path, command: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RPEG_VERSIONS", "bogus")
+    said = "RPEG_VERSIONS must be newest, oldest or a run's metrics.jsonl, not `bogus`"
+    refused(shell, folder, said, command=command)
+
+
 def test_another_run(shell: Shell, folder: Path) -> None:
     said = "holds a run with seed 0, this program has 1;"
     refused(shell, folder, said, "--seed", "1")
     refused(shell, folder, said, "--seed", "1", command=LAUNCH_IT)
     shell.write(("clip_low=0.2", "clip_low=0.1"))
-    refused(shell, folder, "holds a run with source hash")
+    refused(shell, folder, "an option that changes it (--set, --staleness, --correction)")
     (folder / "run.json").write_text("{")
     refused(shell, folder, "run.json cannot be read")
 

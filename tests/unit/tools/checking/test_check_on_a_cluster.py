@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from tests.unit.passes.pipelines import grpo, place
-from tests.unit.tools.commands import PLAN, Shell, message
+from tests.unit.tools.commands import PLAN, Done, Shell, message
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 
@@ -41,6 +41,7 @@ def test_a_deadlock(shell: Shell) -> None:
     assert (done.code, done.out) == (1, "")
     assert message(done.err).startswith(f"p.rpeg:{place(text, 'update(')}: error: no order of")
     assert "`publish_actor` runs after" in done.err
+    assert done.err.count("no order of") == 1, "and no note that repeats it"
 
 
 def test_a_sample_too_old(shell: Shell) -> None:
@@ -81,3 +82,25 @@ def test_a_shape_of_no_model(shell: Shell) -> None:
     done = shell("check", "p.rpeg", "--cluster", "h100-1", "--arch", "critic=qwen3-8b")
     assert done.code == 2
     assert "--arch critic=qwen3-8b: there is no model `critic`; the pipeline has: " in done.err
+
+
+def said(done: Done) -> str:
+    return done.out + done.err
+
+
+def test_gpus_that_no_pool_has(shell: Shell) -> None:
+    """Of a cluster that the plan was not written for."""
+    shell.write(text=planned())
+    told = "12 of the 16 GPUs of alps-4 are in no pool of plan `wide`: they do nothing"
+    assert told in said(shell("check", "p.rpeg", "--cluster", "alps-4", "--plan", "wide", SHAPE))
+    assert "do nothing" not in said(shell("check", "p.rpeg", "--cluster", "h100-1", SHAPE))
+
+
+def test_more_processes_than_a_node_has_cores(shell: Shell) -> None:
+    text = shell.write(text=planned().replace("per_node=4", "per_node=400"))
+    at = place(text, "400)")
+    told = f"p.rpeg:{at}: warning: per_node=400: a node of h100-1 has"
+    for words in (("check", "p.rpeg"), ("compile", "p.rpeg", "--plan", "wide", "-o", "out")):
+        assert told in shell(*words).err
+    shell.write(text=planned())
+    assert "per_node" not in shell("check", "p.rpeg").err

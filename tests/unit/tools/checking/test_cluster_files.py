@@ -109,6 +109,14 @@ def test_a_plain_number_is_told_in_its_form(
     assert str(error.value).endswith(f"{key} has another form: write {form}")
 
 
+def test_reserved_memory_leaves_some(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(with_value("reserved_gb", "200"))
+    told = r"c.toml:\d+:1: reserved_gb is 200, and memory_gb of \[device\] 96: write less"
+    with pytest.raises(ClusterError, match=told):
+        load_platform(str(path))
+
+
 def test_memories_are_in_powers_of_two() -> None:
     """Those of hosts as those of devices."""
     alps = load_platform("alps-1").machine
