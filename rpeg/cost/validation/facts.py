@@ -336,6 +336,7 @@ def run(row: Row) -> Run:
     if degrees["ep"] is None:
         degrees["ep"] = _spread(row, shape, gpus / (degrees["pp"] or 1.0))
     tp, pp, cp, ep, etp = (value or 1.0 for value in degrees.values())
+    _check(row, shape, gpus, tp, pp, cp)
     micro, batch = _batch(row, max(gpus / (tp * pp * cp), 1.0))
     dp = max(min(gpus / (tp * pp * cp), batch / micro), 1.0)
     plans = Plans.of(
@@ -368,6 +369,14 @@ def run(row: Row) -> Run:
         dispatcher=dispatcher(row),
         gathers=TENSORS if family(row) == "deepspeed" else 1.0,
     )
+
+
+def _check(row: Row, shape: Architecture, gpus: float, tp: float, pp: float, cp: float) -> None:
+    """Raises Unknown for a layout that no such model or number of GPUs can have."""
+    if shape.heads % tp:
+        raise Unknown("parallelism.tp doesn't divide the heads")
+    if gpus % (tp * pp * cp * (row.number("parallelism", "dp") or 1.0)):
+        raise Unknown("tp·pp·cp·dp doesn't divide the number of GPUs")
 
 
 def _spread(row: Row, shape: Architecture, ranks: float) -> float | None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from rpeg.cost.generation import Engine
 from rpeg.cost.training import Software
 from rpeg.cost.validation import collective, facts, generate, hardware, memory, rl_step, train
 from rpeg.cost.validation.eras import CANDIDATES, Eras, Timed, applied, chosen
-from rpeg.cost.validation.names import common
-from rpeg.cost.validation.rows import Row, Unknown
+from rpeg.cost.validation.names import TIMES, common, of_time
+from rpeg.cost.validation.rows import NO_KIND, Row, Unknown
 
 FIELDS = {
     "train": train.FIELDS,
@@ -51,6 +51,7 @@ class Outcome:
     quantity: str
     unit: str
     measured: float
+    """Not a number where the record holds none."""
     predicted: float | None
     reason: str = ""
     """Why there is no prediction."""
@@ -62,7 +63,7 @@ class Outcome:
             "kind": self.row.kind,
             "quantity": self.quantity,
             "unit": self.unit,
-            "measured": self.measured,
+            "measured": None if math.isnan(self.measured) else self.measured,
             "predicted": self.predicted,
             "reason": self.reason,
         }
@@ -75,15 +76,26 @@ class Outcome:
 
 
 def outcomes(row: Row, eras: Eras, timed: Timed | None) -> list[Outcome]:
-    """All numeric quantities of a record; `timed` is what `timing` gives for it."""
+    """All quantities of a record, at least one; `timed` is what `timing` gives for it."""
+    given = {"kind": row.kind not in ("", NO_KIND), "measured": row.mapping("measured")}
+    if lacking := [name for name, value in given.items() if not value]:
+        return [Outcome(row, "", "", math.nan, None, f"no {', '.join(lacking)}")]
     found = []
-    for name, entry in row.table("measured").items():
-        if not isinstance(entry, dict):
-            continue
-        value, unit = entry.get("value"), str(entry.get("unit", ""))
-        if isinstance(value, (int, float)) and value > 0:
+    for name, entry in row.mapping("measured").items():
+        told = entry if isinstance(entry, dict) else {"value": entry}
+        value, unit = told.get("value"), str(told.get("unit", ""))
+        if _is_measured(value):
             found.append(_outcome(row, name, unit, float(value), eras, timed))
-    return found
+        elif value is not None:
+            found.append(Outcome(row, name, unit, math.nan, None, NO_VALUE))
+    return found or [Outcome(row, "", "", math.nan, None, NO_VALUE)]
+
+
+NO_VALUE = "no measured value that is a number above 0"
+
+
+def _is_measured(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and value is not True and 0 < value < math.inf
 
 
 def _outcome(
@@ -92,7 +104,8 @@ def _outcome(
     if _rounding(value) > COARSE:
         return Outcome(row, name, unit, value, None, "printed so coarsely that it tells little")
     try:
-        predicted = _predict(row, _named(row, name, unit), unit, eras, timed)
+        named = _named(row, name, unit)
+        predicted = _predict(row, named, _unit(named, unit), eras, timed)
     except Unknown as why:
         return Outcome(row, name, unit, value, None, str(why))
     if not (math.isfinite(predicted) and predicted > 0):
@@ -113,6 +126,16 @@ def _rounding(value: float) -> float:
 def _named(row: Row, name: str, unit: str) -> str:
     """The common name of a quantity; a collective's own are few and clear."""
     return name if row.kind in ("collective", "hardware") else common(name, unit)
+
+
+def _unit(name: str, unit: str) -> str:
+    """The unit in the words that predictions go by. Raises Unknown for a time's that is none."""
+    if name not in TIMES:
+        return unit
+    known = of_time(unit)
+    if known is None:
+        raise Unknown(f"a time in {unit}: s or ms")
+    return known
 
 
 def _predict(row: Row, name: str, unit: str, eras: Eras, timed: Timed | None) -> float:
@@ -192,8 +215,8 @@ def timing(row: Row) -> Timed:
     if name is None:
         raise Unknown(f"{', '.join(measured)}: not a time of a whole {row.kind}")
     entry = measured[told[name]]
-    unit, value = str(entry.get("unit", "")), entry.get("value")
-    if not isinstance(value, (int, float)) or value <= 0:
+    unit, value = _unit(name, str(entry.get("unit", ""))), entry.get("value")
+    if not _is_measured(value):
         raise Unknown(f"no value of {name}")
     return Timed(
         row.kind, era_of(row), row.source, _seconds(row, name, unit, float(value)), _tried(row)

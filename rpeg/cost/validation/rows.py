@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from rpeg.ir.figures import FigureError
 
+NO_KIND = "no kind"
 TABLES = ("hardware", "model", "parallelism", "batch", "lengths", "measured", "source")
 
 
@@ -119,10 +120,21 @@ def read_rows(folder: Path) -> list[Row]:
     files = sorted(folder.rglob("*.jsonl"))
     if not files:
         raise RowError(f"{folder}: no *.jsonl below it")
-    return [row for path in files for row in _read(path)]
+    places: dict[str, str] = {}
+    rows = []
+    for place, row in (found for path in files for found in _read(path)):
+        if row.id in places:
+            raise RowError(
+                f"{place}: `{row.id}` is the id of the record at {places[row.id]} too: "
+                "give each its own"
+            )
+        places[row.id] = place
+        rows.append(row)
+    return rows
 
 
-def _read(path: Path) -> Iterator[Row]:
+def _read(path: Path) -> Iterator[tuple[str, Row]]:
+    """Each record and its place; one without an id is called by that."""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip():
             continue
@@ -132,5 +144,5 @@ def _read(path: Path) -> Iterator[Row]:
             raise RowError(f"{path}:{number}: not JSON: {error}") from error
         if not isinstance(fields, dict):
             raise RowError(f"{path}:{number}: not an object")
-        if "measured" in fields and "kind" in fields and "id" in fields:
-            yield Row(str(fields["id"]), str(fields["kind"]), fields, path.parent)
+        place, kind = f"{path}:{number}", str(fields.get("kind", NO_KIND))
+        yield place, Row(str(fields.get("id", place)), kind, fields, path.parent)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from rpeg.tools import output
-from rpeg.tools.console import OK, Failure
+from rpeg.tools.console import OK, Failure, natural
 
 HELP = "compare the cost model with published measurements"
 
@@ -29,7 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write the constants of every era, fitted to the records, as TOML",
     )
-    parser.add_argument("--worst", type=int, default=0, metavar="N", help="list the N worst")
+    parser.add_argument("--worst", type=natural, default=0, metavar="N", help="list the N worst")
     parser.epilog = "docs/cost-model.md tells what is predicted and how records are written."
 
 

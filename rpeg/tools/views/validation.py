@@ -83,6 +83,8 @@ def _aim(one: Score) -> str:
     aim = AIMS.get(one.name)
     if aim is None:
         return ""
+    if not one.predicted:
+        return f"  {100 * aim:3.0f}% -"
     return f"  {100 * aim:3.0f}% {'met' if one.median <= aim else 'missed'}"
 
 

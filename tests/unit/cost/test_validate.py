@@ -1,6 +1,7 @@
 """The command: rows in, tables and JSON out; constants are fitted without the source."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from rpeg.cost.validation.machines import machine
 from rpeg.cost.validation.names import common
 from rpeg.cost.validation.predictions import outcomes, timing, timings
 from rpeg.cost.validation.rows import Row, RowError, Unknown, publisher, read_rows
-from rpeg.cost.validation.scores import score
+from rpeg.cost.validation.scores import reasons, score
 from rpeg.resources import resource
 from rpeg.tools.rpeg import main
 
@@ -52,6 +53,59 @@ STEP: dict[str, Any] = {
 def row(**changes: Any) -> Row:
     fields = {**STEP, **changes}
     return Row(fields["id"], fields["kind"], fields)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"measured": {"step_time": {"value": -1, "unit": "s"}}}, "no measured value that is"),
+        ({"measured": {"step_time": {"value": "ten", "unit": "s"}}}, "no measured value that is"),
+        ({"measured": {"step_time": "ten"}}, "no measured value that is"),
+        ({"measured": {"step_time": {"unit": "s"}}}, "no measured value that is"),
+        ({"measured": {}}, "no measured"),
+        ({"kind": ""}, "no kind"),
+        (
+            {"measured": {"step_time": {"value": 6.5, "unit": "parsec"}}},
+            "a time in parsec: s or ms",
+        ),
+        ({"parallelism": {"tp": 3}}, "parallelism.tp doesn't divide the heads"),
+        ({"parallelism": {"tp": 8, "pp": 4, "dp": 3}}, "tp·pp·cp·dp doesn't divide the number"),
+    ],
+)
+def test_what_cannot_be_predicted_is_told(changes: dict[str, Any], why: str) -> None:
+    one = row(**changes)
+    found = outcomes(one, {}, timings([one]).get(one.id))
+    assert found
+    assert all(o.predicted is None and o.reason.startswith(why) for o in found)
+    assert sum(reasons(found).values()) == 1
+    json.dumps([o.as_dict() for o in found], allow_nan=False)
+
+
+def test_units_of_a_time_in_other_words() -> None:
+    for unit, value in (("s/step", 6.5), ("seconds", 6.5), ("ms", 6500), ("milliseconds", 6500)):
+        assert timing(row(measured={"step_time": {"value": value, "unit": unit}})).measured == 6.5
+
+
+def test_an_empty_record_is_listed_and_an_id_is_used_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text("{}\n" + json.dumps({**STEP, "measured": {}}) + "\n")
+    assert main(["validate-model", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"no kind +1  no kind, measured\n", printed)
+    assert re.search(r"training step, dense +1  no measured\n", printed)
+    assert "missed" not in printed
+    file.write_text("{}\n" + 2 * (json.dumps(STEP) + "\n"))
+    assert main(["validate-model", str(tmp_path)]) == 1
+    told = capsys.readouterr().err
+    assert f"{file}:3: `one` is the id of the record at {file}:2 too" in told
+
+
+def test_the_worst_are_at_least_none(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["validate-model", "--worst", "-1"])
+    assert "expected a whole number of at least 0, not -1" in capsys.readouterr().err
 
 
 def test_quantities_of_one_step_agree() -> None:
