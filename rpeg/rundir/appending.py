@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from rpeg.rundir import jsonl
@@ -12,12 +13,13 @@ from rpeg.rundir import jsonl
 class Appender:
     """Appends whole lines to files, in the order in which it is told, while its caller goes on.
 
-    What it was told is written before the interpreter exits. What fails is raised by the next call.
+    What it was told is written before the process exits. What fails is raised by the next call.
     """
 
     def __init__(self) -> None:
         self._thread: ThreadPoolExecutor | None = None
         self._under_way: deque[Future[None]] = deque()
+        atexit.register(wait, self._under_way)
 
     def append(self, path: Path, text: str) -> None:
         """Adds whole lines at the end of a file."""

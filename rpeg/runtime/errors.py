@@ -6,6 +6,7 @@ uncaught failure into `error: ...` and exit code 1; a traceback is left to bugs.
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -74,8 +75,10 @@ def report_failures() -> None:
             _SHOW(kind, error, trace)
         elif world.processes() == 1:
             print(INTERRUPTED, file=sys.stderr, flush=True)
-        if world.size() < world.processes():
-            # Threads wait for other pools, and can't be waited for any more.
+        if world.processes() > 1:
+            # Threads that wait for other processes can't be waited for any more, and those of
+            # torch's store may abort a process that takes itself down beneath them.
+            atexit._run_exitfuncs()
             sys.stdout.flush()
             os._exit(1)
 

@@ -18,6 +18,14 @@ from pathlib import Path
 from rpeg.rundir import appending
 from rpeg.rundir.appending import Appender
 
+if sys.argv[2:]:
+    from rpeg.runtime import world
+    from rpeg.runtime.errors import report_failures
+
+    world.processes = lambda: 2
+    world.first_to_fail = lambda: True
+    report_failures()
+
 write = appending.jsonl.append_text
 appending.jsonl.append_text = lambda path, text: (time.sleep(0.1), write(path, text))
 appender = Appender()
@@ -56,8 +64,13 @@ def test_what_fails_is_raised_by_the_next_call(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "x\n"
 
 
-def test_a_process_that_fails_has_written_what_it_was_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("among", [(), ("others",)])
+def test_a_process_that_fails_has_written_what_it_was_told(
+    tmp_path: Path, among: tuple[str, ...]
+) -> None:
     file = tmp_path / "lines"
-    ended = subprocess.run([sys.executable, "-c", DYING, str(file)], stderr=subprocess.DEVNULL)
+    command = [sys.executable, "-c", DYING, str(file), *among]
+    ended = subprocess.run(command, capture_output=True, text=True)
     assert ended.returncode == 1
+    assert ended.stderr.endswith("RuntimeError: over\n")
     assert file.read_text() == "0\n1\n2\n"
