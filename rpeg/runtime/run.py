@@ -392,7 +392,7 @@ class Run:
 
         Collective.
         """
-        samples, lengths = len(y.rows), y.lengths.tolist()
+        samples, lengths = len(y.rows), y.sampled.sum(dim=1).tolist()
         tokens = sum(lengths)
         self.measure(y, **fields)
         self.log("length/mean", tokens / samples, samples)

@@ -67,9 +67,9 @@ class Trajectories:
     tokens: Tensor
     """[samples, max_tokens] int64: sampled ids, the stop token included; zero past the end."""
     mask: Tensor
-    """[samples, max_tokens] bool: which positions were sampled (and are trained on)."""
+    """[samples, max_tokens] bool: which positions train: all that were sampled but too old ones."""
     versions: Tensor
-    """[samples, max_tokens] int32: the weights version of each token; -1 outside the mask."""
+    """[samples, max_tokens] int32: the weights version of each sampled token; -1 elsewhere."""
     finished: Tensor
     """[samples] bool: the completion ended with a stop token rather than at max_tokens."""
     ordinals: Tensor
@@ -85,12 +85,17 @@ class Trajectories:
 
     @property
     def lengths(self) -> Tensor:
-        """[samples] int64: sampled tokens of each completion."""
+        """[samples] int64: tokens of each completion that train."""
         return self.mask.sum(dim=1)
 
     @property
+    def sampled(self) -> Tensor:
+        """[samples, max_tokens] bool: which positions were sampled."""
+        return self.versions >= 0
+
+    @property
     def token_count(self) -> int:
-        """Sampled tokens of this process's share."""
+        """Tokens of this process's share that train."""
         return int(self.mask.sum())
 
     def select(self, index: Tensor) -> Trajectories:

@@ -1,8 +1,8 @@
 """The sampled completions of each step: `rollouts/step-000020.jsonl`, one object a sample.
 
-Fields: `step`, `prompt`, `answer`, `completion`, `rewards` (name -> value), `finished`, `tokens`,
-`version` (oldest weights that made a token), `lag` (steps between them and the update), `ordinal`
-(prompt) and `sample` (index in its group).
+Fields: `step`, `prompt`, `answer`, `completion`, `rewards` (name -> value), `finished`, `tokens`
+(sampled), `trained` (those of them that train), `version` (oldest weights that made a token), `lag`
+(steps between them and the update), `ordinal` (prompt) and `sample` (index in its group).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BOOLEANS = ("false", "true")
 
 def describe(y: Trajectories, rewards: Mapping[str, Tensor], step: int) -> list[Line]:
     """One line a sample; `step` counts from 1, `rewards` are per-response fields [samples]."""
-    oldest = y.versions.masked_fill(~y.mask, step).min(dim=1).values.tolist()
+    oldest = y.versions.masked_fill(~y.sampled, step).min(dim=1).values.tolist()
     ordinals, samples = y.ordinals.tolist(), y.samples.tolist()
     of_rewards = {name: jsonl.encoded(values.tolist()) for name, values in rewards.items()}
     texts = jsonl.objects_of(
@@ -40,7 +40,8 @@ def describe(y: Trajectories, rewards: Mapping[str, Tensor], step: int) -> list[
             "completion": jsonl.encoded(y.texts),
             "rewards": of_rewards,
             "finished": [_BOOLEANS[ended] for ended in y.finished.tolist()],
-            "tokens": y.lengths.tolist(),
+            "tokens": y.sampled.sum(dim=1).tolist(),
+            "trained": y.lengths.tolist(),
             "version": oldest,
             "lag": [step - 1 - version for version in oldest],
         }

@@ -79,6 +79,7 @@ def test_old_spans_stay_and_train_nothing(run: Run, trajectories: Made) -> None:
     masked.put(y)
     dropped.put(y)
     (kept,) = masked.take(step=5)
+    assert torch.equal(kept.sampled, y.sampled)
     assert kept.mask.any(dim=1).tolist() == [False, *[True] * 7]
     assert torch.equal(kept.tokens, y.tokens)
     assert run.metrics.merge()["lag/old"] == y.lengths[0]

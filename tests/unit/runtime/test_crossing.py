@@ -93,7 +93,7 @@ def batch(first: int, samples: int) -> Trajectories:
         prompt_ids=tuple((o,) for o in ordinals.tolist()),
         tokens=mask.long(),
         mask=mask,
-        versions=mask.int(),
+        versions=mask.int() - 1,
         finished=mask.any(dim=1),
         ordinals=ordinals,
         samples=torch.arange(first, first + samples) % 2,

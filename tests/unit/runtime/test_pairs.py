@@ -149,7 +149,7 @@ def as_trajectories(pairs: Pairs, tokenizer: Tokenizer) -> Trajectories:
         prompt_ids=examples.prompt_ids,
         tokens=examples.tokens,
         mask=examples.mask,
-        versions=torch.zeros_like(examples.mask).int(),
+        versions=examples.mask.int() - 1,
         finished=torch.ones(len(pairs.rows), dtype=torch.bool),
         ordinals=pairs.ordinals,
         samples=torch.zeros_like(pairs.ordinals),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,9 +35,21 @@ def test_a_rollout_says_everything_about_its_sample(run_dir: Path) -> None:
         "rewards": {"acc": 2.0},
         "finished": True,
         "tokens": 3,
+        "trained": 3,
         "version": 0,
         "lag": 1,
     }
+
+
+def test_tokens_too_old_to_train_are_counted_and_told(
+    completions: Callable[..., Trajectories],
+) -> None:
+    y = completions(["abc", "de"], n=2)
+    y.versions[0, :2], y.versions[0, 2], y.versions[1, :2] = 1, 4, 2
+    y = replace(y, mask=y.versions >= 3)
+    told = [json.loads(text) for _, _, text in describe(y, {}, 6)]
+    found = [(r["tokens"], r["trained"], r["version"], r["lag"]) for r in told]
+    assert found == [(3, 1, 1, 4), (2, 0, 2, 3)]
 
 
 def test_lines_are_what_json_makes_of_each_sample(
