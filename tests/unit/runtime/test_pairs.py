@@ -61,7 +61,7 @@ def test_both_responses_side_by_side(run: Run, data: str) -> None:
         ),
         ('{"chosen": "1", "rejected": "2"}', ":2: no field `prompt`"),
         ("[1]", ":2: a row must be a JSON object, not list"),
-        ('{"prompt": ', ":2: no valid JSON"),
+        ('{"prompt": ', ":2:12: no valid JSON"),
     ],
 )
 def test_rows_that_are_no_pairs(run: Run, tmp_path: Path, line: str, message: str) -> None:
