@@ -76,8 +76,8 @@ def report_failures() -> None:
         elif world.processes() == 1:
             print(INTERRUPTED, file=sys.stderr, flush=True)
         if world.processes() > 1:
-            # Threads that wait for other processes can't be waited for any more, and those of
-            # torch's store may abort a process that takes itself down beneath them.
+            # What waits for other processes can't be waited for any more.
+            atexit.unregister(world.leave)
             atexit._run_exitfuncs()
             sys.stdout.flush()
             os._exit(1)

@@ -68,6 +68,24 @@ def joined() -> bool:
     return dist.is_available() and dist.is_initialized()
 
 
+_left: list[Callable[[], None]] = []
+
+
+def when_left(action: Callable[[], None]) -> None:
+    """Has `leave` call this first."""
+    _left.append(action)
+
+
+def leave() -> None:
+    """Takes this process out of its world: at its end, for a thread of a group that drops a tensor
+    after the interpreter is gone aborts the process.
+    """
+    while _left:
+        _left.pop()()
+    if joined():
+        dist.destroy_process_group()
+
+
 def rank() -> int:
     """This process's number in its world; before joining, in the launch."""
     return dist.get_rank() if joined() else process()

@@ -81,7 +81,8 @@ def test_two_copies_of_one_share(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     check_run(folder)
     assert "resuming two after step 2" in done.stdout
-    assert done.stderr == "error: process 1 lost another one, which may have said why\n"
+    lost = "error: process 1 lost another one, which may have said why\n"
+    assert done.stderr in (lost, ""), "unless the launcher ended it before it could say so"
     notes = [line for line in done.stdout.splitlines() if line.startswith("note: verifier")]
     told = re.compile(r"note: verifier correct: \S+/my_rewards\.py:4: ValueError: seven; .*")
     assert len(notes) == 2 and all(map(told.fullmatch, notes)), "once a launch"
