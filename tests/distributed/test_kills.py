@@ -170,7 +170,8 @@ class Launch:
         code, _, err = self.wait()
         assert code != 0
         said = f"error: process {rank} was ended by SIGKILL; the same command goes on from the last"
-        assert said in err
+        lost = "lost another one, which may have said why"  # whoever is faster
+        assert said in err or lost in err
         assert "Traceback" not in err
         assert not any(process.is_running() for process in ranks.values())
         return True
