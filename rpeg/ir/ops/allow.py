@@ -9,9 +9,9 @@ from xdsl.irdl import irdl_op_definition, prop_def
 
 from rpeg.ir.base import CheckedOp
 from rpeg.ir.declared import pipeline_of
-from rpeg.ir.rules.settings import record_violations
+from rpeg.ir.rules.settings import known_record_violations
 from rpeg.ir.rules.staleness import old_spans_violations
-from rpeg.ir.rules.violations import Violation, hint
+from rpeg.ir.rules.violations import Violation
 from rpeg.ir.types.attributes import RecordAttr
 from rpeg.ir.vocabulary.records import ALLOW
 from rpeg.ir.vocabulary.settings import Python, python_value
@@ -27,12 +27,9 @@ class AllowOp(CheckedOp):
     assembly_format = "qualified($permission) attr-dict"
 
     def rules(self) -> Iterator[Violation]:
-        signature = ALLOW.get(self.permission.kind)
-        if signature is None:
-            kind = self.permission.kind
-            yield Violation("unknown-word", f"`{kind}` is not a permission{hint(kind, ALLOW)}")
+        yield from known_record_violations(self.permission, ALLOW, "a permission")
+        if self.permission.kind not in ALLOW:
             return
-        yield from record_violations(self.permission, signature)
         words = {
             k: v.data for k, v in self.permission.settings.items() if isinstance(v, StringAttr)
         }

@@ -27,7 +27,7 @@ from rpeg.ir.rules import violations
 from rpeg.ir.rules.expectations import expectation_violations
 from rpeg.ir.rules.horizon import endless_warmup
 from rpeg.ir.rules.models import enough_layers
-from rpeg.ir.rules.settings import record_violations, setting_violations
+from rpeg.ir.rules.settings import known_record_violations, setting_violations
 from rpeg.ir.rules.templates import template_rules
 from rpeg.ir.rules.tools import tool_source
 from rpeg.ir.rules.uris import source_problem
@@ -410,16 +410,12 @@ class ExpectOp(CheckedOp):
     assembly_format = "$target qualified($distribution) attr-dict"
 
     def rules(self) -> Iterator[Violation]:
-        signature = EXPECT.get(self.distribution.kind)
-        if signature is None:
-            kind = self.distribution.kind
-            yield Violation("unknown-word", f"`{kind}` is not a distribution{hint(kind, EXPECT)}")
-            return
-        unfit = list(record_violations(self.distribution, signature))
+        unfit = list(known_record_violations(self.distribution, EXPECT, "a distribution"))
         yield from unfit
-        yield from expectation_violations(
-            self, self.target.data, self.distribution, sound=not unfit
-        )
+        if self.distribution.kind in EXPECT:
+            yield from expectation_violations(
+                self, self.target.data, self.distribution, sound=not unfit
+            )
 
 
 DECLARE: tuple[type[DeclareOp], ...] = (ModelOp, DataOp, VerifierOp, ToolOp, StateOp)

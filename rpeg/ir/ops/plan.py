@@ -23,8 +23,8 @@ from rpeg.ir.base import CheckedOp
 from rpeg.ir.clusters import Cluster, ClusterError, load_cluster
 from rpeg.ir.declared import symbol_name
 from rpeg.ir.rules import violations
-from rpeg.ir.rules.settings import record_violations
-from rpeg.ir.rules.violations import Violation, hint
+from rpeg.ir.rules.settings import known_record_violations
+from rpeg.ir.rules.violations import Violation
 from rpeg.ir.types.attributes import RecordAttr
 from rpeg.ir.types.flow import symbol_text
 from rpeg.ir.vocabulary.records import CLAUSES, POOLS
@@ -88,12 +88,9 @@ class PoolOp(CheckedOp):
         return f"{bounds[0]}..{bounds[1]}: the cluster has {unit} 0..{limit - 1}"
 
     def rules(self) -> Iterator[Violation]:
-        signature = POOLS.get(self.shape.kind)
-        if signature is None:
-            kind = self.shape.kind
-            yield Violation("unknown-word", f"`{kind}` is not a kind of pool{hint(kind, POOLS)}")
+        yield from known_record_violations(self.shape, POOLS, "a kind of pool")
+        if self.shape.kind not in POOLS:
             return
-        yield from record_violations(self.shape, signature)
         cluster = plan_cluster(self)
         message = self._misplaced(cluster) if cluster is not None else None
         if message is not None:
@@ -137,16 +134,7 @@ class PlaceOp(CheckedOp):
 
     def _misfits(self, index: int) -> Iterator[Violation]:
         record = self.clauses.data[index]
-        signature = CLAUSES.get(record.kind)
-        if signature is None:
-            kind = record.kind
-            yield Violation(
-                "unknown-word",
-                f"`{kind}` is not a clause{hint(kind, CLAUSES)}",
-                violations.clause(index),
-            )
-            return
-        for found in record_violations(record, signature, f"{index}."):
+        for found in known_record_violations(record, CLAUSES, "a clause", f"{index}."):
             whole = found.anchor == violations.WHOLE
             yield replace(found, anchor=violations.clause(index)) if whole else found
 

@@ -105,6 +105,17 @@ def record_violations(
     yield from setting_violations(value.kind, signature.settings, settings, path)
 
 
+def known_record_violations(
+    value: RecordAttr, known: Mapping[str, Signature], what: str, path: str = ""
+) -> Iterator[Violation]:
+    """A record that is none of the `known` kinds of `what` ("a clause"), or its misfit settings."""
+    if value.kind in known:
+        yield from record_violations(value, known[value.kind], path)
+        return
+    text = f"`{value.kind}` is not {what}{hint(value.kind, known)}"
+    yield Violation("unknown-word", text)
+
+
 def written(value: Attribute, kind: Kind) -> str:
     """How the surface writes a value, as far as a message needs it."""
     match value:
