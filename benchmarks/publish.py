@@ -23,6 +23,7 @@ from threading import Thread
 import torch
 from torch import Tensor
 
+from rpeg.runtime import world
 from rpeg.runtime.models.shape import ModelShape
 from rpeg.runtime.pools.wire import Wire
 from rpeg.runtime.publish.link import Inbox, Link, Outbox, connect
@@ -75,6 +76,7 @@ def side(options: argparse.Namespace) -> None:
     seconds = [(timed(wire, publish), timed(wire, broadcast)) for _ in range(options.rounds + 1)]
     if trains:
         print("\n".join(report(shape, link, seconds[1:])))  # the first one meets cold memory
+    world.exit_at_once()
 
 
 def shape_of(options: argparse.Namespace) -> ModelShape:

@@ -6,8 +6,6 @@ uncaught failure into `error: ...` and exit code 1; a traceback is left to bugs.
 
 from __future__ import annotations
 
-import atexit
-import os
 import signal
 import sys
 from types import TracebackType
@@ -76,11 +74,7 @@ def report_failures() -> None:
         elif world.processes() == 1:
             print(INTERRUPTED, file=sys.stderr, flush=True)
         if world.processes() > 1:
-            # What waits for other processes can't be waited for any more.
-            atexit.unregister(world.leave)
-            atexit._run_exitfuncs()
-            sys.stdout.flush()
-            os._exit(1)
+            world.exit_now(1)  # threads wait for other processes, and can't be waited for any more
 
     sys.excepthook = report
     if world.processes() == 1:

@@ -9,7 +9,6 @@ world of one needs no launcher.
 
 from __future__ import annotations
 
-import atexit
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,7 +51,6 @@ def join_world(name: str = "all", ranks: range | None = None) -> tuple[int, int]
             rank=members.index(launch.rank),
             world_size=len(members),
         )
-        atexit.register(world.leave)
     return dist.get_rank(), dist.get_world_size()
 
 

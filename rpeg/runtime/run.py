@@ -101,6 +101,7 @@ def start(
         desk.close(stopped=False)
         world.barrier()
         lock.release()
+        world.exit_at_once()
         sys.exit()
     root = Path(os.environ.get("RPEG_ROOT", ".")).resolve()
     run = Run(folder, record, root=root, lock=lock, desk=desk, may_stop=may_stop)
@@ -442,6 +443,7 @@ class Run:
             courier.finish()
         world.barrier()
         self._lock.release()
+        world.exit_at_once()
 
     def _end_step(self) -> None:
         self.oracle.end_step()

@@ -12,11 +12,13 @@ Every function also works in a world of one that never initialised torch.distrib
 
 from __future__ import annotations
 
+import atexit
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import torch.distributed as dist
 from torch.distributed import (  # type: ignore[attr-defined]
@@ -68,22 +70,22 @@ def joined() -> bool:
     return dist.is_available() and dist.is_initialized()
 
 
-_left: list[Callable[[], None]] = []
-
-
-def when_left(action: Callable[[], None]) -> None:
-    """Has `leave` call this first."""
-    _left.append(action)
-
-
-def leave() -> None:
-    """Takes this process out of its world: at its end, for a thread of a group that drops a tensor
-    after the interpreter is gone aborts the process.
+def exit_at_once() -> None:
+    """Says that all is done: when its program is through, this process of several exits with code 0
+    and does not take the interpreter apart, for a thread of a group of gloo's that drops a tensor
+    meanwhile aborts the process.
     """
-    while _left:
-        _left.pop()()
-    if joined():
-        dist.destroy_process_group()
+    if processes() > 1:
+        atexit.register(exit_now, 0)
+
+
+def exit_now(code: int) -> NoReturn:
+    """Exits after what is to be done at exit, and waits for no thread."""
+    atexit.unregister(exit_now)
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def rank() -> int:

@@ -210,6 +210,7 @@ def main() -> None:
             found[kind.__name__] = replay(run, folder, recorded[case.model], case, kind)
     if world.rank() == 0:
         torch.save(found, folder / launch)
+    world.exit_at_once()
 
 
 if __name__ == "__main__":

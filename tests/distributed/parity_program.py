@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from rpeg import runtime as rt
+from rpeg.runtime import world
 from rpeg.runtime.groups import Groups
 from rpeg.runtime.recordings import recording as storage
 from rpeg.runtime.recordings.recording import Recording, StepRecord
@@ -115,6 +116,7 @@ def main() -> None:
             found = replay(run, recording, model, rt.Layout(dp=2), case)
             if torch.distributed.get_rank() == 0:
                 storage.save(found, folder / model / name)
+    world.exit_at_once()
 
 
 if __name__ == "__main__":

@@ -18,11 +18,12 @@ from xdsl.irdl import (
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import IsolatedFromAbove, NoTerminator, SymbolOpInterface, SymbolTable
+from xdsl.traits import NoTerminator, SymbolOpInterface, SymbolTable
 
 from rpeg.ir.base import CheckedOp
 from rpeg.ir.declared import declarations, index_of, pipeline_of, step_of, symbol_name
 from rpeg.ir.definitions import maybe, required, setting
+from rpeg.ir.isolated import Isolated
 from rpeg.ir.rules import violations
 from rpeg.ir.rules.expectations import expectation_violations
 from rpeg.ir.rules.horizon import endless_warmup
@@ -59,7 +60,7 @@ class PipelineOp(CheckedOp):
     name = "rpeg.pipeline"
     sym_name = prop_def(SymbolNameConstraint())
     body = region_def("single_block")
-    traits = traits_def(SymbolOpInterface(), SymbolTable(), IsolatedFromAbove(), NoTerminator())
+    traits = traits_def(SymbolOpInterface(), SymbolTable(), Isolated(), NoTerminator())
     assembly_format = "$sym_name attr-dict-with-keyword $body"
 
     @property

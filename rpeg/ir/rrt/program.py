@@ -20,10 +20,11 @@ from xdsl.ir import Attribute, Block, Dialect, Region, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, region_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import IsolatedFromAbove, NoTerminator, SymbolOpInterface
+from xdsl.traits import NoTerminator, SymbolOpInterface
 
 from rpeg.ir.base import CheckedOp
 from rpeg.ir.declared import symbol_name
+from rpeg.ir.isolated import Isolated
 from rpeg.ir.rrt.calls import CallOp, ConstantOp, ObjectType, class_of
 from rpeg.ir.rrt.instructions import ANY, pools_of
 from rpeg.ir.rules import violations
@@ -178,7 +179,7 @@ class ProgramOp(CheckedOp):
     pool = prop_def(StringAttr)
     processes = prop_def(IntegerAttr.constr(i64))
     body = region_def("single_block")
-    traits = traits_def(SymbolOpInterface(), IsolatedFromAbove(), NoTerminator())
+    traits = traits_def(SymbolOpInterface(), Isolated(), NoTerminator())
     assembly_format = "$sym_name $pool $processes attr-dict-with-keyword $body"
 
     @staticmethod

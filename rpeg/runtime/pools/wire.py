@@ -38,10 +38,6 @@ class Wire:
         own = launch.store.clone()  # type: ignore[attr-defined]
         store = PrefixStore(f"wire/{name}", own)
         self._group: Any = dist.ProcessGroupGloo(store, self.place, len(self.ranks), PATIENCE)
-        world.when_left(self._close)
-
-    def _close(self) -> None:
-        self._group = None  # its threads end with it
 
     def send(self, tensor: Tensor, to: int) -> None:
         """Sends a contiguous CPU tensor; returns once the other process takes it."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 from io import StringIO
 
 import pytest
+from xdsl.ir import Block, Region
 from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
 
+from rpeg.ir.isolated import Isolated
 from rpeg.ir.rules.verify import diagnose
 from rpeg.ir.text.parse import parse_module
 
@@ -363,3 +366,19 @@ def test_one_loop(count: int) -> None:
     loop = PROGRAM[PROGRAM.index("    rrt.loop") : PROGRAM.index('    rrt.call "finish"')]
     text = PROGRAM.replace(loop, loop * count)
     assert messages(text) == [f"2:3: a program has one rrt.loop; this one has {count}"]
+
+
+def test_a_value_from_around_a_program_and_a_loop_that_cannot_be_printed() -> None:
+    module, _, problems = parse_module(PROGRAM, "p.mlir")
+    assert module is not None and not problems
+    (program,) = module.body.block.ops
+    Isolated().verify(program)
+    inside = program.regions[0].block
+    loop = next(op for op in inside.ops if op.name == "rrt.loop")
+    assert inside.first_op is not None
+    module.body.block.insert_op_before(outer := inside.first_op.clone(), program)
+    loop.operands[0] = outer.results[0]
+    loop.detach_region(0)
+    loop.add_region(Region(Block()))
+    with pytest.raises(VerifyException, match="loop uses %run, which is defined outside"):
+        Isolated().verify(program)
