@@ -1,5 +1,5 @@
-"""Which layouts split a model evenly: what the compiler asks where it finds the model's folder, and
-the runtime wherever it runs.
+"""Which layouts split a model evenly. The compiler asks where it finds the folder of a model, the
+runtime wherever it runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Counts:
 
     @staticmethod
     def of_config(config: Mapping[str, Any]) -> Counts:
-        """From a Hugging Face `config.json`.
+        """The counts of a Hugging Face `config.json`.
 
         Raises KeyError for one of another kind, TypeError where a count is none.
         """
@@ -64,6 +64,6 @@ def misfits(counts: Counts, *, tp: int, pp: int, vpp: int, ep: int = 1) -> Itera
 
 
 def engine_misfits(counts: Counts, *, tp: int, pp: int) -> Iterator[str]:
-    """The same of an engine of its own, which copies key-value heads where ranks outnumber them."""
+    """The same for a separate engine, which copies key-value heads where ranks outnumber them."""
     copied = tp if tp % counts.kv_heads == 0 else counts.kv_heads
     yield from misfits(replace(counts, kv_heads=copied), tp=tp, pp=pp, vpp=1)

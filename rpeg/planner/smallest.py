@@ -5,7 +5,7 @@ share an optimizer, and updates recompute whole layers only where that makes the
 GPUs refill, in replicas as small as hold their weights and some sequences. Micro-batches are no
 larger than the longest sequence needs. Of layouts of one size the one with the larger tp comes
 first, since pipelines have bubbles. Every batch divides over the data-parallel ranks: where that
-leaves GPUs without work, the note tells.
+leaves GPUs without work, a note says so.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rpeg.cost.platform import Platform
 from rpeg.cost.profiles.footprint import footprint, host_footprint, longest_row, usable
 from rpeg.cost.profiles.rows import rows_at_once
 from rpeg.cost.profiles.setting import Inputs, Setting
-from rpeg.fit import Counts, misfits
+from rpeg.divisibility import Counts, misfits
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.effects import EvalOp
 from rpeg.ir.ops.movement import RanksOp
@@ -68,7 +68,7 @@ class Smallest:
         return self.tp * self.pp * self.dp
 
     def note(self, cluster: str) -> str:
-        """What a user is told."""
+        """The note for the user."""
         held = f"tp={self.tp} pp={self.pp} dp={self.dp}{self._saves()} on one pool{self._samples()}"
         text = f'the file has no plan for "{cluster}": this is for {held}'
         if self.idle:
@@ -106,7 +106,9 @@ def place_smallest(module: ModuleOp, platform: Platform, inputs: Inputs) -> Smal
 
 
 def _first(setting: Setting, layouts: Sequence[Smallest]) -> Smallest:
-    """The first that fits and leaves engines room; else that fits; else that lacks least."""
+    """The first that fits and leaves engines room, else the first that fits, else the one that
+    lacks least.
+    """
     share: dict[Smallest, float] = {}
     for layout in layouts:
         held = _laid_out(setting, layout)

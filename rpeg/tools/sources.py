@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import StringAttr
 from rpeg.cost.architecture import Architecture
 from rpeg.cost.lengths import LengthsError, listed
 from rpeg.cost.profiles.shapes import published
-from rpeg.fit import Counts, misfits
+from rpeg.divisibility import Counts, misfits
 from rpeg.frontend import load
 from rpeg.ir.base import RpegOp
 from rpeg.ir.layout import width_of
@@ -184,7 +184,7 @@ def _source_of(op: ModelOp, models: Mapping[str, ModelOp]) -> str | None:
 
 
 def _counts(uri: str | None, source: Source, runs: Sequence[Path]) -> Counts | None:
-    """What a source's shape is; None where nothing here tells, which the launch does."""
+    """The shape of a source; None where it is not known here, but at launch."""
     if uri is None:
         return None
     if uri.startswith("run:"):
@@ -216,7 +216,7 @@ def _trained_here(uri: str, source: Source) -> Counts | None:
 
 
 def counts_of(shape: Architecture) -> Counts:
-    """What of a model is split."""
+    """The counts of a model that layouts split."""
     experts = shape.experts.number if shape.experts is not None else 0
     return Counts(shape.layers, shape.heads, shape.kv_heads, shape.ffn, experts)
 

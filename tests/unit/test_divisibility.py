@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rpeg.fit import Counts, engine_misfits, misfits
+from rpeg.divisibility import Counts, engine_misfits, misfits
 
 DENSE = {
     "num_attention_heads": 8,

@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 LAYERS = (
-    {"resources", "lifetime", "fit", "sharding", "rundir"},
+    {"resources", "lifetime", "divisibility", "sharding", "rundir"},
     {"ir"},
     {"frontend"},
     {"cost"},

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from megatron.core.transformer import TransformerConfig
 
-from rpeg.fit import Counts, misfits
+from rpeg.divisibility import Counts, misfits
 from rpeg.runtime.errors import LayoutFailure
 from rpeg.runtime.layout import Layout
 from rpeg.runtime.models.shape import ModelShape

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rpeg.cost.generation import ENGINE_BYTES
 from rpeg.cost.profiles.setting import Setting
-from rpeg.fit import engine_misfits
+from rpeg.divisibility import engine_misfits
 from rpeg.ir.base import RpegOp
 from rpeg.ir.ops.effects import EvalOp
 from rpeg.ir.ops.movement import model_of

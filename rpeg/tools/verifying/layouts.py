@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import lcm
 from typing import Any
 
-from rpeg.fit import Counts, misfits
+from rpeg.divisibility import Counts, misfits
 from rpeg.passes.layout_names import LayoutNameError, own_layouts, parse_layout
 from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass
 from rpeg.tools.console import USAGE, Failure

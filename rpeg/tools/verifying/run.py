@@ -14,7 +14,7 @@ from typing import Literal
 
 from xdsl.dialects.builtin import ModuleOp
 
-from rpeg.fit import Counts
+from rpeg.divisibility import Counts
 from rpeg.frontend import load
 from rpeg.frontend.lift import lift
 from rpeg.frontend.render import render

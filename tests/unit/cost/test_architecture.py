@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rpeg.cost.architecture_files import find, load_architecture, shipped
-from rpeg.fit import Counts
+from rpeg.divisibility import Counts
 from rpeg.ir.figures import FigureError
 from rpeg.resources import resource
 

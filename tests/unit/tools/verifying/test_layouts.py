@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rpeg.fit import Counts
+from rpeg.divisibility import Counts
 from rpeg.tools.console import Failure
 from rpeg.tools.verifying.layouts import (
     USUAL,
