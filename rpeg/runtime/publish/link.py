@@ -28,8 +28,8 @@ from rpeg.runtime.publish.plan import BUCKET_BYTES, Bucket, Share, plan
 from rpeg.sharding.boxes import NotHeldError
 
 END = -1
-ROOMS = 2
-"""For buckets that are to be unpacked: one is, while another travels."""
+STAGING_BUFFERS = 2
+"""Buffers for buckets that must be unpacked: one is unpacked while another travels."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Outbox:
         return self._totals.get(self._link.receivers[0], nothing())
 
     def send(self, version: int) -> None:
-        """Sends what `fill` copies; back when nothing of it is needed any more."""
+        """Sends what `fill` copied; returns once none of it is needed any more."""
         flying = [self._line(rank, version, nothing()) for rank in self._targets]
         for bucket in self._mine:
             message = self._filled.get()
@@ -120,7 +120,7 @@ class Inbox:
         self._link = link
         self._expected = list(_expected(link))
         self._sources = sorted({bucket.source for bucket, _ in self._expected})
-        self._rooms: dict[int, Tensor] = {}
+        self._staging: dict[int, Tensor] = {}
 
     def next_version(self) -> int | None:
         """Waits until a version is on its way; None if none follows."""
@@ -134,13 +134,13 @@ class Inbox:
         the arrays compares with theirs.
         """
         flying: deque[_Arriving] = deque()
-        free = list(range(ROOMS))
+        free = list(range(STAGING_BUFFERS))
         for bucket, place in self._expected:
             into = stretch(bucket, place, arrays)
             while into is None and not free:
                 free += self._land(flying, arrays)
-            room = free.pop() if into is None else None
-            flying.append(self._expect(bucket, place, into, room))
+            staged = free.pop() if into is None else None
+            flying.append(self._expect(bucket, place, into, staged))
         while flying:
             self._land(flying, arrays)
         lines = [self._line(source)[1:] for source in self._sources]
@@ -152,27 +152,27 @@ class Inbox:
         return line
 
     def _expect(
-        self, bucket: Bucket, place: int, into: Tensor | None, room: int | None
+        self, bucket: Bucket, place: int, into: Tensor | None, staged: int | None
     ) -> _Arriving:
-        """Starts to receive a bucket, where it belongs or in a room."""
-        message = into if room is None else self._room(room)[: bucket.size]
+        """Starts to receive a bucket, where it belongs or in a staging buffer."""
+        message = into if staged is None else self._buffer(staged)[: bucket.size]
         assert message is not None, "it goes somewhere"
         work = self._link.wire.start_receiving(message, bucket.source)
-        return _Arriving(bucket, place, message, room, work)
+        return _Arriving(bucket, place, message, staged, work)
 
     def _land(self, flying: deque[_Arriving], arrays: Sequence[Tensor]) -> list[int]:
-        """Waits for the first of the buckets; the room that it leaves, if it had one."""
+        """Waits for the first of the buckets; the staging buffer that it leaves, if it had one."""
         arriving = flying.popleft()
         arriving.work.wait()
-        if arriving.room is None:
+        if arriving.staged is None:
             return []
         unpack(arriving.bucket, arriving.message, arriving.place, arrays, self._link.types)
-        return [arriving.room]
+        return [arriving.staged]
 
-    def _room(self, number: int) -> Tensor:
-        if number not in self._rooms:
-            self._rooms[number] = empty(max(bucket.size for bucket, _ in self._expected))
-        return self._rooms[number]
+    def _buffer(self, number: int) -> Tensor:
+        if number not in self._staging:
+            self._staging[number] = empty(max(bucket.size for bucket, _ in self._expected))
+        return self._staging[number]
 
 
 @dataclass(frozen=True)
@@ -183,8 +183,8 @@ class _Arriving:
     place: int
     """Which of its targets this process is."""
     message: Tensor
-    room: int | None
-    """Which room it leaves; None if its bytes are where they belong once they are here."""
+    staged: int | None
+    """Number of its staging buffer; None if its bytes arrive where they belong."""
     work: dist.Work
 
 
