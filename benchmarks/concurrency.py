@@ -93,7 +93,7 @@ class Job:
         return self.folder / "one"
 
     def pace(self, package: Path, process: int) -> float:
-        """Seconds a step of a process of a program, from fresh weights."""
+        """Seconds per step of a process of a program, from fresh weights."""
         with tempfile.TemporaryDirectory() as run:
             command = ["-m", "rpeg.tools.rpeg", "launch", package, "--run-dir", run]
             done = self.start([*command, *self.permission])
@@ -102,7 +102,7 @@ class Job:
             return pace(step_ends(Path(run), process))
 
     def loops(self) -> tuple[float, float]:
-        """Seconds a step of the sampling and of the training loop, which run at the same time."""
+        """Seconds per step of the sampling and of the training loop, which run at the same time."""
         with tempfile.TemporaryDirectory() as meeting:
             runs = [Path(meeting) / name for name in ("sample", "train")]
             running = [
@@ -146,7 +146,7 @@ class Job:
 
 @dataclass
 class Found:
-    """What was measured of a job: seconds a step, in turns."""
+    """What was measured of a job: seconds per step, in turns."""
 
     coupled: list[float] = field(default_factory=list)
     alone: list[tuple[float, float]] = field(default_factory=list)
@@ -171,7 +171,7 @@ def main() -> None:
     fast = measure(Job(folder, RULE, options.steps), options)
     workers = max(1, (os.cpu_count() or 1) // 2)
     each = PART * fast.work * workers / SAMPLES
-    print(f"\na verifier of {1e3 * each:.2f} ms a sample, {workers} at a time", flush=True)
+    print(f"\na verifier of {1e3 * each:.2f} ms per sample, {workers} at a time", flush=True)
     measure(Job(folder, SLOW, options.steps, each), options)
 
 
@@ -184,14 +184,14 @@ def measure(job: Job, options: argparse.Namespace) -> Found:
         found.alone.append(job.loops())
         sampling, training = found.alone[-1]
         print(
-            f"round {done + 1}  coupled {found.coupled[-1]:.3f} s a step, sampling alone "
+            f"round {done + 1}  coupled {found.coupled[-1]:.3f} s per step, sampling alone "
             f"{sampling:.3f}, training alone {training:.3f}: ratio {found.ratios[-1]:.2f}",
             flush=True,
         )
     coupled, in_turns = statistics.median(found.coupled), job.pace(job.one, process=0)
     print(
         f"median ratio {statistics.median(found.ratios):.2f}; synchronous on both processes "
-        f"{in_turns:.3f} s a step, {in_turns / coupled:.2f} of the coupled run's {coupled:.3f}",
+        f"{in_turns:.3f} s per step, {in_turns / coupled:.2f} of the coupled run's {coupled:.3f}",
         flush=True,
     )
     return found
@@ -217,7 +217,7 @@ def together(loops: Sequence[Ends]) -> list[Ends]:
 
 
 def pace(ends: Ends) -> float:
-    """Seconds a step."""
+    """Seconds per step."""
     return (ends[-1] - ends[0]) / (len(ends) - 1)
 
 

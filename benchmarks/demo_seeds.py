@@ -98,7 +98,7 @@ def last_accuracy(lines: list[Line]) -> float:
 
 
 def table(results: list[Result]) -> str:
-    """The results, one a line."""
+    """The results, one per line."""
     rows = [
         f"{r.name:<10}{r.before:8.3f}{r.after:8.3f}{r.gain:+8.3f}{r.seconds:9.0f}" for r in results
     ]

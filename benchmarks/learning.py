@@ -201,7 +201,7 @@ def result(folder: Path, variant: Variant) -> Result:
 
 
 def table(found: Mapping[Variant, Sequence[Result]]) -> str:
-    """Held-out accuracies as Markdown, one variant a line."""
+    """Held-out accuracies as Markdown, one variant per line."""
     head = ["| variant | before | after: mean | spread | each seed |", "|---|---|---|---|---|"]
     return "\n".join([*head, *starmap(_line, found.items())])
 

@@ -76,7 +76,7 @@ BETWEEN = "between stages"
 
 @dataclass
 class Layout:
-    """Seconds a step, one of each round."""
+    """Seconds per step, one of each round."""
 
     predicted: list[float] = field(default_factory=list[float])
     measured: list[float] = field(default_factory=list[float])

@@ -33,7 +33,9 @@ def main() -> None:
     for done in range(options.rounds):
         for processes, found in seconds.items():
             found.append(median_step(pipeline, processes, options.steps))
-            print(f"round {done + 1}  {processes} processes {found[-1]:7.2f} s a step", flush=True)
+            print(
+                f"round {done + 1}  {processes} processes {found[-1]:7.2f} s per step", flush=True
+            )
     print(report(seconds))
 
 

@@ -96,7 +96,7 @@ def table(sides: list[Side]) -> str:
 
 
 def median(side: Side) -> float:
-    """The side's CPU seconds a step."""
+    """The side's CPU seconds per step."""
     return statistics.median(sum(step.values()) for step in side.steps)
 
 

@@ -28,4 +28,4 @@ RPEG_UNIVERSE = Universe(
     all_frontends={"rpeg": _frontend},
     all_targets={"rpeg": _target},
 )
-"""Everything is loaded when it is first named."""
+"""Every entry is loaded when it is first named."""

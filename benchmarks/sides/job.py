@@ -1,6 +1,6 @@
 """The job that both sides run: one GRPO step of a small Qwen3. Imports neither side.
 
-128 completions of 64 tokens are 8192 tokens a step; the model has 3.97 M parameters.
+128 completions of 64 tokens are 8192 tokens per step; the model has 3.97 M parameters.
 """
 
 from __future__ import annotations

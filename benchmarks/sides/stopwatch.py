@@ -63,7 +63,7 @@ class Stopwatch:
 class Turns:
     """Steps when the benchmark asks for them, so that the sides alternate.
 
-    One line of standard input a step, one line of standard output back; what else is printed goes
+    One line of standard input per step, one line of standard output back; what else is printed goes
     to standard error.
     """
 

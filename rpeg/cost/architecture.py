@@ -49,7 +49,7 @@ class Experts:
 class StateSpace:
     """Layers with a state of fixed size in place of attention (Mamba-2, arXiv 2405.21060).
 
-    A model that has them has one block a layer: of these, attention, an MLP or a mixture.
+    A model that has them has one block per layer: of these, attention, an MLP or a mixture.
     """
 
     layers: int
@@ -187,7 +187,7 @@ class Architecture:
 
     @property
     def blocks(self) -> int:
-        """Attention, MLPs, mixtures and state spaces together: two a layer of a usual model."""
+        """Attention, MLPs, mixtures and state spaces together: two per layer of a usual model."""
         return self.layers if self.state_space else 2 * self.layers
 
     @property

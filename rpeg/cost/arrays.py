@@ -1,4 +1,4 @@
-"""Arrays of numbers, one a plan: their type, and element-wise comparisons that keep it."""
+"""Arrays of numbers, one per plan: their type, and element-wise comparisons that keep it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Time of collectives among GPUs, as NCCL runs them.
 
 A group of n ranks has n1 in each link domain (NVLink, Infinity Fabric) and n2 = n/n1 domains, which
-network cards join. A message of B bytes a rank takes the cheapest of NCCL's algorithms and
+network cards join. A message of B bytes per rank takes the cheapest of NCCL's algorithms and
 protocols (its tuning model, src/graph/tuning.cc): ring or tree, each with LL, LL128 or Simple, or
 the switch's own reduction (NVLS). Time = base + hops·latency + moved bytes / bandwidth.
 
@@ -28,7 +28,7 @@ OPERATIONS = (
 )
 
 SWITCH_SHARE = 0.72
-"""Bytes a second that Hopper's switch reduces, of what the link reaches, whatever the ranks."""
+"""Bytes per second that Hopper's switch reduces, of what the link reaches, whatever the ranks."""
 
 SWITCH_FILL_S = 7.5 * MICRO
 """Of each rank, until the switch reduces and multicasts at once: chunks of 128 KiB on 16 channels
@@ -108,7 +108,7 @@ def bus_factor(operation: str, ranks: Array) -> Array:
 
 
 def narrowest(machine: Machine, group: Group) -> Array:
-    """Bytes a second of the slowest link that a ring through all ranks crosses.
+    """Bytes per second of the slowest link that a ring through all ranks crosses.
 
     Between domains every rank of a domain brings its own card, so a ring runs over them all.
     """

@@ -1,7 +1,7 @@
 """Time of generation: prefill, decode steps, continuous batching.
 
 A decode step of n sequences reads the weights once and each sequence's cache: the larger of FLOPs
-and bytes, kernel by kernel, plus two all-reduces a layer and the scheduler's own time. Experts
+and bytes, kernel by kernel, plus two all-reduces per layer and the scheduler's own time. Experts
 read: E·(1 - (1 - k/E)^n), for n tokens under uniform routing. Under continuous batching a sequence
 is met with probability in proportion to its length, so the running ones have on average the
 context P + E[l²] / (2·E[l]). How many run is bounded by requests, by the scheduler's limit and by
@@ -115,7 +115,7 @@ class Serving:
 
     @property
     def cached(self) -> Array:
-        """Bytes of cache for one token on one GPU; heads are copied beyond one a rank."""
+        """Bytes of cache for one token on one GPU; heads are copied beyond one per rank."""
         whole = self.shape.cached_bytes(self.cache_bytes) / self.pp
         if self.attention_dp:
             return whole / self.tp

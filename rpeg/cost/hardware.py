@@ -49,7 +49,7 @@ class Link:
 
     @property
     def reached(self) -> float:
-        """Bytes a second that large messages reach."""
+        """Bytes per second that large messages reach."""
         return self.bytes_per_s * self.efficiency
 
 
@@ -89,7 +89,7 @@ class Machine:
 
     @property
     def memory_rate(self) -> float:
-        """Bytes a second that streaming kernels reach."""
+        """Bytes per second that streaming kernels reach."""
         return self.hbm_bytes_per_s * self.hbm_efficiency
 
     @property

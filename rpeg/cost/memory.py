@@ -44,10 +44,10 @@ class Keeping:
     offloaded: bool = False
     """Whether the inputs of recomputed layers wait in the host's memory."""
     fused_attention: bool = True
-    """False where the matrix of scores is kept: 2 bytes a head and pair of tokens, 5 with
+    """False where the matrix of scores is kept: 2 bytes per head and pair of tokens, 5 with
     dropout's mask and output."""
     dropout: bool = False
-    """Whether masks of a byte an element are kept."""
+    """Whether masks of a byte per element are kept."""
     selected: float = 1.0
     """Share of a layer's activations that selective recomputation keeps, beside scores."""
     whole_in_pipeline: bool = False
@@ -190,13 +190,13 @@ def _hybrid(shape: Architecture, plans: Plans, keeping: Keeping, held: Array) ->
 
 
 def _around(shape: Architecture, plans: Plans, keeping: Keeping) -> Array:
-    """Bytes a token outside a block's matmuls: residual, norm, and the mask of dropout."""
+    """Bytes per token outside a block's matmuls: residual, norm, and the mask of dropout."""
     each = 4.0 + keeping.matmul_input + (1.0 if keeping.dropout else 0.0)
     return each * shape.hidden / plans.sequence_split
 
 
 def _attention(shape: Architecture, plans: Plans, keeping: Keeping) -> Array:
-    """Bytes a token of one layer's attention: queries, keys, values, output, and the core."""
+    """Bytes per token of one layer's attention: queries, keys, values, output, and the core."""
     heads = 4.0 * shape.query_width + 2.0 * shape.kv_width
     pair = 5.0 if keeping.dropout else 2.0
     scores = np.where(plans.recompute == SELECTIVE, 0.0, pair * shape.heads * plans.seq)
@@ -205,13 +205,13 @@ def _attention(shape: Architecture, plans: Plans, keeping: Keeping) -> Array:
 
 
 def _mlp(shape: Architecture, plans: Plans, keeping: Keeping, ffn: float) -> Array:
-    """Bytes a token of an MLP: what each matrix reads or writes, at its inner width."""
+    """Bytes per token of an MLP: what each matrix reads or writes, at its inner width."""
     inner = 2.0 * (shape.mlp_matrices - 1) + keeping.matmul_input
     return _around(shape, plans, keeping) + inner * ffn / plans.tp
 
 
 def _mixture(shape: Architecture, plans: Plans, keeping: Keeping) -> Array:
-    """Bytes a token of a mixture: routed tokens are kept once sent, and within their expert."""
+    """Bytes per token of a mixture: routed tokens are kept once sent, and within their expert."""
     experts = shape.experts
     assert experts is not None
     each = keeping.routed * shape.sent_width + 2.0 * shape.mlp_matrices * experts.ffn

@@ -1,8 +1,8 @@
 """Time of one optimizer step: pipeline, data parallelism, optimizer.
 
 1F1B over m micro-batches and p stages takes m slots of the slowest stage and (p-1)/v slots of
-bubble, v chunks a rank (arXiv 2104.04473, section 2.2). Gradients are summed once a step, or once a
-micro-batch with split weights (ZeRO-3), under cover of the backward pass.
+bubble, v chunks per rank (arXiv 2104.04473, section 2.2). Gradients are summed once per step, or
+once per micro-batch with split weights (ZeRO-3), under cover of the backward pass.
 """
 
 from __future__ import annotations

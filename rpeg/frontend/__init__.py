@@ -25,7 +25,7 @@ __all__ = ["Loaded", "check", "digest", "load"]
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a text came to: its tree and module where it has no error, and every message."""
+    """A text that was loaded: its tree and module where it has no error, and every message."""
 
     file: ast.File | None
     module: ModuleOp | None

@@ -1,4 +1,4 @@
-"""The syntax tree of a `.rpeg` text: one class a construct, a position on every node.
+"""The syntax tree of a `.rpeg` text: one class per construct, a position on every node.
 
 Equality is that of content: positions don't take part, so trees of two layouts of one program are
 equal (and two equal statements of one program are too: tell them apart by their positions).

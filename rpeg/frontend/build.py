@@ -1,4 +1,4 @@
-"""Grammar rules to syntax tree: a method a rule, called by the parser as it reduces."""
+"""Grammar rules to syntax tree: a method per rule, called by the parser as it reduces."""
 
 from __future__ import annotations
 

@@ -49,7 +49,8 @@ class Declare:
         self.settings = settings
         self.sources = sources
         self.broken: set[str] = set()
-        """Names of declarations with errors of their own: what starts from them has no more."""
+        """Names of declarations that have errors: what starts from them gets no further messages.
+        """
         self.plans: dict[str, Position] = {}
 
     # ---- what exists
@@ -157,7 +158,7 @@ class Declare:
     # ---- where it runs
 
     def plan(self, node: ast.Plan, builder: Builder) -> None:
-        """A plan with its pools and lines; none of a name that a plan or a declaration has."""
+        """A plan with its pools and lines; none if a plan or a declaration has its name already."""
         declared = self.names.symbols.get(node.name)
         taken = declared.at if declared is not None else self.plans.get(node.name)
         if taken is not None:
@@ -199,8 +200,8 @@ class Declare:
             self._place(builder.insert(op), node.at, anchors)
 
     def _line(self, node: ast.Place, builder: Builder, pools: set[str], unclear: set[str]) -> None:
-        """A line of a plan, unless something would follow from an error in it. Each pool that is
-        none is told of once: then it is one of the `unclear`.
+        """A line of a plan, left out where an error in it would cause others. An unknown pool is
+        reported once: then it is one of the `unclear`.
         """
         anchors: dict[Anchor, Position] = {violations.setting("pool"): node.pool_at}
         clauses: list[RecordAttr] = []
@@ -242,8 +243,8 @@ def _published(call: ast.Call, clause: RecordAttr) -> Iterator[tuple[str, Positi
 def things_first(
     call: ast.Call, signature: Signature, messages: Messages, scope: Scope | None = None
 ) -> None:
-    """Things stand before settings; of those that are too many another message speaks, and of
-    names that are none and look like settings.
+    """Things stand before settings. Surplus things, and unknown names that look like settings, get
+    messages of their own.
     """
     many = any(spec.many for spec in signature.operands)
     named = tuple(arg for arg in call.things if not _is_number(arg.value))
@@ -257,7 +258,7 @@ def things_first(
 
 
 def _is_number(value: ast.Value) -> bool:
-    """Whether it is a setting's value, as another message says."""
+    """Whether it is the value of a setting, which another message says."""
     return isinstance(value, ast.Literal) and value.kind != "str"
 
 

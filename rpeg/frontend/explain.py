@@ -1,4 +1,4 @@
-"""What to say about a line that doesn't fit: the first rule that knows the mistake answers."""
+"""Messages for lines that don't parse: the first rule that recognises the mistake answers."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _bracket_before_brace(b: Break) -> Diagnostic | None:
 
 
 def _misspelt_keyword(b: Break) -> Diagnostic | None:
-    """`verifer correct = ...`: a word that is none, where a name follows as behind a keyword."""
+    """`verifer correct = ...`: an unknown word followed by a name, as a keyword would be."""
     if b.position > 1 or len(b.line) < 2 or [t.type for t in b.line[:2]] != ["NAME", "NAME"]:
         return None
     word = b.line[0]
@@ -164,7 +164,7 @@ def _less_or_equal(b: Break) -> Diagnostic | None:
 
 
 def _no_call(b: Break) -> Diagnostic | None:
-    """`q = 64`: something else than a call behind `=`."""
+    """`q = 64`: something other than a call after `=`."""
     if not b.after("EQUAL") or b.bracket is not None or b.accepts != {"NAME"}:
         return None
     if b.token.type not in _VALUES:
@@ -196,7 +196,7 @@ def _second_statement(b: Break) -> Diagnostic | None:
     ended = b.after("RPAR") or b.after("LBRACE") or b.after("RBRACE")
     if not ended or b.token.type != "NAME" or "_NL" not in b.accepts:
         return None
-    return Diagnostic(b.here, f"one statement a line: put `{b.token}` on a line of its own")
+    return Diagnostic(b.here, f"one statement per line: put `{b.token}` on a line of its own")
 
 
 def _reserved_word(b: Break) -> Diagnostic | None:

@@ -1,4 +1,4 @@
-"""Calls and lists on lines: on one if it fits, else items on the next, else one item a line."""
+"""Calls and lists on lines: on one if it fits, else items on the next, else one item per line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Item = ast.Arg | ast.Value
 
 
 def bracketed(prefix: str, item: Item, suffix: str, indent: int, trivia: Trivia) -> Iterator[str]:
-    """The lines of `prefix item suffix`. A comment inside the item forces one item a line in it."""
+    """The lines of `prefix item suffix`. A comment inside the item puts each part on a line."""
     pad = " " * indent
     flat = f"{pad}{prefix}{item}{suffix}"
     value, items = _value(item), _items(item)

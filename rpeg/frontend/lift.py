@@ -1,4 +1,4 @@
-"""From L0 back to the syntax tree: one statement an operation, params resolved, defaults left out.
+"""From L0 back to the syntax tree: one statement per operation, params resolved, defaults left out.
 
 The tree parses to the same module: what a text of `.rpeg` cannot say is an error at its operation.
 """

@@ -60,7 +60,7 @@ def number(text: str) -> float:
 
 
 def quantity(text: str) -> Quantity:
-    """The value of a quantity, such as `30ms`. Its unit is known to be one."""
+    """The value of a quantity, such as `30ms`. Its unit is known to exist."""
     digits, unit = _digits_and_unit(text)
     dimension, size = UNITS[unit]
     return Quantity(dimension, digits * size)

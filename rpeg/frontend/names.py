@@ -18,7 +18,7 @@ __all__ = ["Declared", "Messages", "Names", "Scope", "State", "hint"]
 
 @dataclass
 class Messages:
-    """The problems found so far; each root cause speaks once."""
+    """The problems found so far; each root cause is reported once."""
 
     file: str
     found: list[Diagnostic] = field(default_factory=list[Diagnostic])
@@ -100,7 +100,7 @@ class Names:
     moving: set[str] = field(default_factory=set[str])
     """Declared names that the step assigns."""
     vague: set[str] = field(default_factory=set[str])
-    """Names that statements with an error of their own give: there is no more to say of them."""
+    """Names that erroneous statements give: uses of them are not reported."""
 
     def give(self, name: str, at: Position) -> bool:
         """Gives a name; False, with a message, if it is taken."""

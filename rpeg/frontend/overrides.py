@@ -15,7 +15,7 @@ from rpeg.ir.rules.violations import hint
 from rpeg.ir.text.diagnostics import Diagnostic, DiagnosticsError, Position
 
 SOURCE = "--set"
-"""What messages call the overrides as a text: a line each, in the order given."""
+"""What messages call the text that the overrides form, one per line in the order given."""
 
 _NOUNS: Mapping[ast.LiteralKind, str] = {
     "int": "a whole number",
@@ -56,7 +56,7 @@ def parse_overrides(settings: Sequence[str]) -> dict[str, ast.Literal]:
 
 
 def parse_literal(text: str) -> ast.Literal | None:
-    """The literal that a text is, and nothing else; None if it is none."""
+    """The literal that a whole text is; None if it is not one."""
     found = _parsed(f"x={text}")
     fits = isinstance(found, ast.Param) and found.value.text == text
     return found.value if isinstance(found, ast.Param) and fits else None
@@ -78,7 +78,7 @@ def apply_overrides(
 
 
 def dump_params(pipeline: ast.Pipeline) -> str:
-    """`name = value` of every param, a line each: what a run was started with."""
+    """`name = value` of every param, one per line: what a run was started with."""
     return "".join(f"{param.name} = {param.value}\n" for param in pipeline.params)
 
 

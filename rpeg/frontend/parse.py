@@ -40,7 +40,7 @@ def parse(text: str, filename: str) -> tuple[ast.File | None, list[Diagnostic]]:
 
 
 def _other_language(tokens: Sequence[Token], illegal: Sequence[Diagnostic]) -> Position | None:
-    """Where a text begins that is no pipeline at all, of which there is no more to say."""
+    """Where a text begins that is not a pipeline at all; nothing else is reported then."""
     words = [token for token in tokens if token.type != "_NL"]
     kinds = [token.type for token in words[:2]]
     if kinds[:1] in (["RPEG"], ["PIPELINE"]) or kinds in (["NAME", "FLOAT"], ["NAME", "INT"]):
@@ -64,7 +64,7 @@ def normalised(text: str) -> str:
 
 
 def _first_of_each_line(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """The others of a line mostly follow from its first."""
+    """Later messages about a line mostly follow from its first."""
     first: dict[int, Diagnostic] = {}
     for diagnostic in in_order(diagnostics):
         first.setdefault(diagnostic.at.line, diagnostic)

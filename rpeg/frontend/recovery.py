@@ -1,7 +1,8 @@
 """Finds several syntax errors in one run. The unit is the logical line.
 
-Lines are fed to a parser that only recognises. One that doesn't fit costs one message and is made
-whole, or replaced by a stand-in with the same braces, or left out: the next line finds its block.
+Lines are fed to a parser that only recognises. One that doesn't fit costs one message and is
+repaired, or replaced by a stand-in with the same braces, or left out, so that the next line finds
+its block.
 """
 
 from __future__ import annotations

@@ -19,9 +19,8 @@ def resolved(pipeline: ast.Pipeline) -> ast.Pipeline:
 
 
 def identity(file: ast.File) -> ast.File:
-    """What a run is known by: what is computed, params resolved.
-
-    The step count may grow, and plans and expectations change: they say where and how long.
+    """What identifies a run: what is computed, with params resolved. The step count may grow, and
+    plans and expectations may change, since they only say where and how long it runs.
     """
     return replace(file, pipelines=tuple(_computed(resolved(p)) for p in file.pipelines))
 

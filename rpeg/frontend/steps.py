@@ -371,7 +371,7 @@ class StepGen:
             self._assign(name, value, body)
 
     def _no_state(self, target: ast.Ref, body: Body) -> None:
-        """Says what has no versions; nothing of a declaration with an error of its own."""
+        """Reports a name that has no versions, unless its declaration has an error."""
         name = target.name
         self.names.vague.add(name)
         if body.scope.holds(name) and body.scope.find(name) is None:
@@ -381,9 +381,7 @@ class StepGen:
         self.messages.once(name, target.at, text)
 
     def _state_of(self, target: ast.Ref, node: ast.Statement) -> str | None:
-        """The state that a target is: under a name that is none, the one that its call starts
-        from.
-        """
+        """The state that a target names; where it names none, the one that its call starts from."""
         if target.name in self.states:
             return target.name
         first = first_name(node.call) if node.call.name in OWN else None

@@ -1,4 +1,4 @@
-"""Things: the operands of calls. Names are looked up, versions read, each mistake said once."""
+"""Things, the operands of calls: names are looked up, each mistake is reported once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def spread(
 
 
 def misplaced(arg: ast.Arg, signature: Signature, spec: Operand) -> str | None:
-    """The message for a thing that is no name."""
+    """The message for a thing that is not a name."""
     value = arg.value
     match value:
         case ast.Call():
@@ -86,7 +86,7 @@ class Reader:
     """A statement above names too few results: unknown names are probably those."""
 
     offered: list[str] = field(default_factory=list[str])
-    """Settings, as name=value, that messages about unknown names told to write."""
+    """Settings, as name=value, that messages about unknown names proposed."""
 
     def __post_init__(self) -> None:
         self.gotten: dict[str, SSAValue] = {}

@@ -102,7 +102,7 @@ def logical_lines(tokens: Iterable[Token]) -> Iterator[list[Token]]:
 
 
 def literal_faults(tokens: Iterable[Token]) -> Iterator[Diagnostic]:
-    """Bad escapes, units that are none, numbers that don't fit."""
+    """Bad escapes, unknown units, numbers that don't fit."""
     for token in tokens:
         start = start_of(token)
         for offset, message in faults(token.type, token):

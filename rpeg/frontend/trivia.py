@@ -29,7 +29,7 @@ class Trivia:
 
     @classmethod
     def of(cls, text: str) -> Trivia:
-        r"""Those of a text that parses; its lines end with `\n`."""
+        r"""The trivia of a text that parses; its lines end with `\n`."""
         lines = text.split("\n")
         blank = (number for number, line in enumerate(lines, 1) if not line.strip())
         return cls(_comments(lines), blank)

@@ -1,4 +1,4 @@
-"""Environments: what answers every turn of a policy, and says at the end what its sample earned.
+"""Environments: they answer every turn of a policy, and at the end give the reward of its sample.
 
 `environment("python:module:name")` names what is called with a row of the data and gives the
 episode of one sample: an `Episode`. A reward is that of a fresh one which is given the turns of a
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Episode(Protocol):
-    """One sample's dealings with an environment."""
+    """One sample's interaction with an environment."""
 
     def step(self, turn: str) -> str | None:
         """What is said after a turn, and goes on the trajectory; None ends the sample."""
@@ -39,7 +39,7 @@ class Episode(Protocol):
 
 @dataclass(frozen=True)
 class Environment:
-    """A declared environment. What its code does wrong is told at its declaration."""
+    """A declared environment. Faults of its code are reported at its declaration."""
 
     name: str
     make: Callable[[Row], Episode]

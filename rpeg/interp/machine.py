@@ -1,4 +1,4 @@
-"""Running a pipeline: its declarations once, its step as often as it says."""
+"""Running a pipeline: its declarations once, its step the number of times that it says."""
 
 from __future__ import annotations
 

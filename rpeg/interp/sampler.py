@@ -32,7 +32,7 @@ class SamplingSettings:
 
 @dataclass(frozen=True)
 class Completion:
-    """One sampled completion; all lists have one entry a token."""
+    """One sampled completion; all lists have one entry per token."""
 
     tokens: list[int]
     logprobs: list[float]

@@ -1,4 +1,4 @@
-"""Samples whose tokens come from more than one hand: several versions of the weights, and tools."""
+"""Samples whose tokens have several sources: versions of the weights, and tools."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOBODY = -1
 
 @dataclass(frozen=True)
 class Writer:
-    """Who writes the samples of one `generate`."""
+    """The sources of the tokens of one `generate`."""
 
     weights: Weights
     """The newest that write."""

@@ -36,7 +36,7 @@ class CheckedOp(IRDLOperation):
     WITHIN: ClassVar[str] = ""
     """The operation that must be around it, near or far."""
     SOUND: ClassVar["CheckedOp | None"] = None
-    """The operation whose violations were just asked for, and had no error among them."""
+    """The operation that was just found to be without errors: `verify_` need not ask it again."""
 
     # ---- settings
 
@@ -89,7 +89,7 @@ class RpegOp(CheckedOp):
     SCOPE: ClassVar[Scope] = "sample"
     """The smallest unit on which it is a pure map: streaming may not go below it."""
     PLACED: ClassVar[bool] = False
-    """It costs something, so that a plan gives it a line."""
+    """It costs something, so a plan has a line for it."""
     REGION: ClassVar[bool] = False
     """The surface follows it with `{ ... }`."""
     READS_OLD: ClassVar[bool] = False
@@ -138,7 +138,9 @@ class RpegOp(CheckedOp):
         return ()
 
     def inferred(self) -> Sequence[Attribute]:
-        """Types of the results: a field is of no smaller unit than its operation and operands."""
+        """Types of the results; the unit of a field is no smaller than those of its operation and
+        operands.
+        """
         units = [v.type.scope for v in self.operands if isinstance(v.type, ScopedType)]
         widest = max((self.SCOPE, *units), key=SCOPES.index)
         return [t.over(widest) if isinstance(t, ScopedType) else t for t in self.infer()]
@@ -190,9 +192,8 @@ class RpegOp(CheckedOp):
     # ---- checks
 
     def violations(self) -> Iterator[Violation]:
-        """Every misfit with the signature; where it fits, every broken rule.
-
-        Rules are not asked where an operand's definition already has an error.
+        """Every misfit with the signature; without one, every broken rule. Rules are not applied
+        where an operand's definition already has an error.
         """
         misfits = list(self.misfits())
         yield from misfits
@@ -302,7 +303,7 @@ class RpegOp(CheckedOp):
 
     @classmethod
     def _enough(cls, parser: Parser, count: int) -> None:
-        """Operands are told apart by their order, so none that is needed may be missing."""
+        """Operands are told apart by their order, so no required one may be missing."""
         needed = cls.needed_operands()
         if count < len(needed):
             missing = needed[count]

@@ -42,7 +42,7 @@ KEYS = {
 
 MOST_NODES = 100_000
 MOST_PER_NODE = 4096
-"""What no cluster has more of: nodes, and GPUs or cores of a node."""
+"""The most nodes that a cluster may have, and the most GPUs or cores of a node."""
 
 MEMORIES = {"device": up_to(100_000, SIZE), "host": up_to(1_000_000, SIZE)}
 """GB of 2**30 bytes that a device, or a node's host, may have: many times what any has."""
@@ -108,7 +108,7 @@ def is_sized(name: str) -> bool:
 
 
 def growing(name: str) -> Iterator[str]:
-    """Sizes of a cluster that has none: NAME-1, NAME-2, NAME-4, as far as there are nodes."""
+    """Sizes to try where the name gives none: NAME-1, NAME-2, NAME-4, up to the nodes there are."""
     nodes = 1
     while nodes <= (_largest(name) or MOST_NODES):
         yield f"{name}-{nodes}"
@@ -149,7 +149,7 @@ def _read(path: Path, nodes: int | None) -> Cluster:
 
 
 def _sized(file: Figures, nodes: int | None) -> Cluster:
-    """The cluster of so many nodes; None is all that the machine has."""
+    """The cluster with this many nodes; None means all that the machine has."""
     name = file.words(TOP, "name")
     largest = _most_nodes(file)
     size = largest if nodes is None else nodes
@@ -164,7 +164,9 @@ def _sized(file: Figures, nodes: int | None) -> Cluster:
 
 
 def _unsized(file: Figures, name: str) -> ValueError:
-    """Of a shipped machine the name tells how many nodes are meant, of a file the file."""
+    """The error for a cluster without a size: a shipped machine's name gives it, another file
+    itself.
+    """
     if name in known_clusters() and file.path == _file(name):
         return ClusterError(f'"{name}" has no fixed size: write how many nodes, "{name}-8"')
     form = f"max_nodes = {written(8)}"
@@ -172,14 +174,16 @@ def _unsized(file: Figures, name: str) -> ValueError:
 
 
 def _check_memories(file: Figures) -> None:
-    """Holds what is told to its range, also where nothing is priced. Raises FigureError."""
+    """Checks the memory sizes that are given against their range, even where nothing is priced.
+    Raises FigureError.
+    """
     for section, within in MEMORIES.items():
         if "memory_gb" in file.section(section):
             file.number(section, "memory_gb", within)
 
 
 def gpus_of(file: Figures) -> int:
-    """GPUs of a node; 0 of one that computes on its cores."""
+    """GPUs per node; 0 for nodes that compute on their cores."""
     number = file.whole(TOP, "gpus_per_node", up_to(MOST_PER_NODE, AT_LEAST_0))
     fast = [key for key in file.section("device") if key in GPU_RATES]
     if not number and fast:

@@ -38,7 +38,7 @@ class Range:
     most: float = LARGEST
 
     def problem(self, value: float) -> str | None:
-        """What a number that isn't one of them must be; None of one that is."""
+        """What a number outside the range must be; None for one inside it."""
         if not math.isfinite(value):
             return "finite"
         if not self.has(value):
@@ -50,7 +50,7 @@ AT_LEAST_0 = Range("at least 0", 4, lambda value: value >= 0)
 AT_LEAST_1 = Range("at least 1", 4, lambda value: value >= 1)
 SHARE = Range("at least 0.001 and at most 1", 0.8, lambda value: LEAST <= value <= 1)
 SIZE = Range("at least 0.001", 4, lambda value: value >= LEAST)
-"""A rate, or bytes: of nothing slower or smaller is a time worth telling."""
+"""A rate, or bytes: no time computed from a smaller one would mean anything."""
 
 
 def up_to(most: float, least: Range = AT_LEAST_1) -> Range:
@@ -216,7 +216,7 @@ def _meant(given: object, within: Range) -> float:
 
 
 def _syntax_error(path: Path, text: str, message: str) -> FigureError:
-    """Of a text that isn't TOML; the parser tells the place in words."""
+    """The error for a text that isn't TOML; the parser gives the place in words."""
     reason, _, place = message.rpartition(" (at ")
     if (found := re.match(r"line (\d+), column (\d+)", place)) is not None:
         line, column = found[1], found[2]

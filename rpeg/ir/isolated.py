@@ -6,8 +6,8 @@ from xdsl.utils.exceptions import VerifyException
 
 
 class Isolated(IsolatedFromAbove):
-    """What xDSL asks, and a message that names the value. xDSL's prints the operation, which may be
-    one that its own definition has yet to refuse, and that cannot be printed.
+    """xDSL's check, with a message that names the value. xDSL's own message prints the operation,
+    which may not be verified yet and then cannot be printed.
     """
 
     def verify(self, op: Operation) -> None:

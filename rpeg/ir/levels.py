@@ -1,8 +1,8 @@
 """The four levels as data: what a module of each is made of, and what its pipelines have.
 
-A level is the target of a conversion, as MLIR has them: the operations, types and notes (attributes
-behind an operation's settings) that are legal at it. Each pass says from which level to which it
-goes, and is held to both.
+A level is the target of a conversion, as MLIR has them: the operations, types and notes
+(discardable attributes, in MLIR's words) that are legal at it. Each pass declares the levels that
+it takes and gives, and is held to both.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Level:
     name: LevelName
     says: str
     made_by: str
-    """The pass that goes to it; empty for the front end's."""
+    """The pass that lowers to it; empty for the front end's level."""
     operations: frozenset[str]
     types: frozenset[str]
     notes: frozenset[str]
@@ -57,7 +57,7 @@ _TYPES = _names((*TYPES, *BATCHES)) - {UnknownType.name}
 _PLACING = frozenset({STAGE, POOL, *CLAUSES})
 """What a line of a plan says of its stage."""
 _NOTES = _PLACING | {TASK}
-"""Every note that some level has; other attributes are nobody's business."""
+"""Every note of some level; other attributes are not checked."""
 
 LEVELS: Mapping[LevelName, Level] = {
     level.name: level
@@ -102,9 +102,8 @@ LEVELS: Mapping[LevelName, Level] = {
 
 
 def level_violations(module: ModuleOp, name: LevelName) -> Iterator[tuple[Operation, Violation]]:
-    """What of a module is not legal at a level: operations, types, notes; what its pipelines lack.
-
-    Of what is inside an illegal operation nothing is said.
+    """What is illegal in a module at a level: operations, types and notes, and what its pipelines
+    lack. Nothing inside an illegal operation is reported.
     """
     level = LEVELS[name]
     for op in _legal_and_first_illegal(module, level):
@@ -144,7 +143,7 @@ def _homes(operation: str) -> str:
 
 
 def _way(operation: str, level: Level) -> str:
-    """What to run, where a pass makes what is missing."""
+    """Which pass to run, where one makes what is missing."""
     names = list(LEVELS)
     below = [n for n in names[: names.index(level.name)] if operation in LEVELS[n].operations]
     return f": {_first(level)}" if below else ""

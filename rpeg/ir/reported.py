@@ -14,7 +14,7 @@ from rpeg.ir.types.values import ResponseFieldType, TrajectoriesType
 
 
 def reported_rewards(step: Operation) -> Iterator[tuple[SSAValue, list[SSAValue]]]:
-    """Each batch of trajectories of a step, sampled or collected, with the rewards a response of
+    """Each batch of trajectories of a step, sampled or collected, with the rewards per response of
     it, in text order.
 
     Their means are reported every step, whether something reads the rewards or not.

@@ -44,7 +44,7 @@ class TaskOp(CheckedOp):
 
     @staticmethod
     def of(label: str, ahead: int | None = None) -> "TaskOp":
-        """The task with this label, so many steps ahead."""
+        """The task with this label, `ahead` steps ahead."""
         properties: dict[str, Attribute] = {"label": StringAttr(label)}
         if ahead is not None:
             properties["ahead"] = IntegerAttr(ahead, i64)
@@ -52,7 +52,7 @@ class TaskOp(CheckedOp):
 
     @property
     def steps_ahead(self) -> int:
-        """How many steps later the step is that it belongs to."""
+        """How many steps ahead of the current one the step is that it belongs to."""
         return 0 if self.ahead is None else int(self.ahead.value.data)
 
     def rules(self) -> Iterator[Violation]:
@@ -220,7 +220,7 @@ def labelled(step: Operation) -> dict[str, Operation]:
 
 
 Read = tuple[SSAValue, int, int]
-"""(value, youngest, oldest): so many steps old it may be read."""
+"""(value, youngest, oldest): how many steps old the version that is read may be."""
 
 
 def reads(op: Operation) -> list[Read]:

@@ -19,8 +19,8 @@ STAGE = "stage"
 
 
 def stage_name(op: RpegOp) -> str:
-    """The name of a stage: its first result in the surface, the model for an update; of one that
-    lost its name in another tool, its operation and a number, `score`, `score_2`.
+    """The name of a stage: its first result in the surface, or the model for an update. One that
+    lost its name in another tool is called by its operation and a number: `score`, `score_2`.
     """
     return written_name(op) or _numbered(op)
 

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import NoReturn
 
 INTERRUPTED = "interrupted: the same command goes on from the last checkpoint, if there is one"
-"""What a user reads of a run that was told to stop."""
+"""The message of a run that was told to stop."""
 TERMINATED = 128 + signal.SIGTERM
 """Exit code of what ends on SIGTERM."""
 
@@ -48,8 +48,8 @@ def say_terminated(number: int, frame: FrameType | None) -> NoReturn:
 
 @contextmanager
 def interrupts_end(said: str) -> Iterator[None]:
-    """While it is open, in the main thread, Ctrl-C says a line and ends this process at once: no
-    thread is waited for. Of several processes of a launch the launcher speaks.
+    """While it is open, in the main thread, Ctrl-C prints a line and ends this process at once,
+    without waiting for threads. In a launch of several processes the launcher prints it.
     """
 
     def end(number: int, frame: FrameType | None) -> NoReturn:

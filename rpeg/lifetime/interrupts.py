@@ -1,7 +1,7 @@
-"""Importing this leaves an interrupt without a traceback from then on. What imports torch imports
-this before: that takes seconds, in which Ctrl-C is likely.
+"""Importing this module suppresses the traceback of an interrupt from then on. Modules that import
+torch import it first: that takes seconds, in which Ctrl-C is likely.
 
-The first process speaks, which launches the others or is alone.
+Only the first process prints a message: the one that launches the others, or is alone.
 """
 
 from __future__ import annotations

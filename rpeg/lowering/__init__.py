@@ -1,1 +1,1 @@
-"""From L3 to text: generated programs and the package around them. No decision is taken here."""
+"""From L3 to text: generated programs and the package around them. No decisions are made here."""

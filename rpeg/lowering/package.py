@@ -90,7 +90,7 @@ def _plan(made: Sequence[ProgramOp], origin: Origin) -> str:
 
 
 def _entry(program: ProgramOp, *, several: bool) -> dict[str, object]:
-    """Of one among several with its first and last process."""
+    """The entry of one pool among several, with its first and last process."""
     ranks = {"ranks": [program.ranks[0], program.ranks[-1]]} if several else {}
     return {
         "pool": program.pool.data,

@@ -59,7 +59,7 @@ def _module(program: ProgramOp) -> str:
 
 
 def entry_text(made: Sequence[ProgramOp], origin: Origin) -> str:
-    """What runs in each process the program of its group."""
+    """The script that runs, in each process, the program of its group."""
     rows = [
         f'{INDENT}"{_module(p)}": range({p.ranks.start}, {p.ranks.stop}),'
         for p in sorted(made, key=lambda p: p.ranks.start)
@@ -210,7 +210,7 @@ class Expression:
         return f"{self.head}{opening}{', '.join(map(str, self.arguments))}{closing}"
 
     def lines(self, depth: int, end: str = "") -> list[str]:
-        """On one line, else its arguments on the next, else one a line."""
+        """On one line, else its arguments on the next, else one per line."""
         pad, inner = INDENT * depth, INDENT * (depth + 1)
         if len(f"{pad}{self}{end}") <= WIDTH or not self.arguments:
             return [f"{pad}{self}{end}"]

@@ -1,4 +1,4 @@
-"""What every pass shares: kind, legality, statistics, refusals with a place, tidying up."""
+"""What every pass shares: kind, legality, statistics, refusals with a place, cleaning up."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,11 +52,11 @@ class RpegPass(ModulePass):
     """X: execution only, the same numbers up to rounding; S: structural, other numbers, and the
     text has to allow it; XS: X under the conditions, S elsewhere."""
     LEVELS: ClassVar[Levels] = MappingProxyType({"L0": "L0"})
-    """The levels that it takes a module of, each with the one that it gives then."""
+    """The levels of the modules that it takes, each with the level that it then gives."""
     ALLOW: ClassVar[str] = ""
-    """Of a pass that may be structural: the `allow` line that it needs."""
+    """The `allow` line that a pass needs which may be structural."""
     LEGALITY: ClassVar[Legality] = ()
-    """What a place in the graph has to meet for the rewrite."""
+    """The conditions that a place in the graph must meet for the rewrite."""
     STATISTICS: ClassVar[Meanings] = {}
     """What it counts."""
     statistics: Statistics = field(
@@ -66,7 +66,7 @@ class RpegPass(ModulePass):
     missed: list[Reason] = field(
         default_factory=list[Reason], init=False, repr=False, compare=False
     )
-    """Why `legal` said no, in the order in which it was asked."""
+    """The conditions that candidates broke, in the order in which `legal` was asked."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrites a module of one of LEVELS.
@@ -80,7 +80,9 @@ class RpegPass(ModulePass):
             raise PassRefused.of(left)
 
     def _level(self, module: ModuleOp) -> LevelName:
-        """The level of a module, of those that this takes; the first problem if it is of none."""
+        """The level of a module, among those that this pass takes. Raises PassRefused with the
+        first problem if it has none of them.
+        """
         problems: list[Problem] = []
         for level in self.LEVELS:
             problem = next(_illegal(module, level, "takes"), None)
@@ -132,7 +134,7 @@ class Problem(NamedTuple):
 
     @property
     def at(self) -> Position:
-        """Where that stands."""
+        """Where it is in the text."""
         return position_of(self.op, self.anchor)
 
 
@@ -153,7 +155,7 @@ class PassRefused(Exception):
 
 
 def _illegal(module: ModuleOp, level: LevelName, what: str) -> Iterator[Problem]:
-    """Everything of a module that is not legal at a level, as a pass says it."""
+    """Everything that is illegal in a module at a level, as problems of a pass."""
     found = level_violations(module, level)
     yield from (Problem(op, f"{what} {level}: {v.message}", rule=v.code) for op, v in found)
 
@@ -196,7 +198,7 @@ def tidied(module: ModuleOp) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Named:
-    """What lines of a pipeline can speak of, and its declarations that something uses."""
+    """Names that lines of a pipeline can refer to, and its declarations that are used."""
 
     placed: frozenset[str]
     """Stages and declarations: what a plan has lines for."""
@@ -212,5 +214,5 @@ class _Named:
 
 
 def _unread(op: Operation) -> bool:
-    """Whether an operation is there for its results alone, and nothing reads them."""
+    """Whether an operation has no effect but its results, and nothing reads them."""
     return bool(op.results) and is_side_effect_free(op) and not any(r.uses for r in op.results)

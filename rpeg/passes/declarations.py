@@ -110,7 +110,7 @@ class Declarations:
         program.registers[model], program.engines[model] = register.results[0], engine.results[0]
 
     def shared_tokens(self, at: StepOp) -> None:
-        """The check that models of other sources read a policy's tokens as it means them."""
+        """The check that models of other sources read a policy's tokens as it writes them."""
         for policy, readers in self._readers().items():
             models = [self.program.declared(name) for name in (policy, *readers)]
             self.program.call(at, "share_tokenizer", *models)

@@ -1,9 +1,9 @@
 """Names of layouts: `tp2sp` is tensor parallel over 2 with sharded sequences, `dp4zero1` four
 replicas that share one optimizer.
 
-A name is its settings in a row: `dp`, `tp`, `pp` and `vpp` with a width, `zero` with a level, `sp`,
-and what is recomputed, `selective` or `full`. What is left out has its default. `dp2+actor=tp2` is
-`dp2` for everything but the model `actor`.
+A name is its settings, concatenated: `dp`, `tp`, `pp` and `vpp` with a width, `zero` with a level,
+`sp`, and what is recomputed, `selective` or `full`. What is left out has its default.
+`dp2+actor=tp2` is `dp2` for everything but the model `actor`.
 """
 
 from __future__ import annotations

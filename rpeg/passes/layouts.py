@@ -55,7 +55,7 @@ def bound_of(model: str, stages: Sequence[RpegOp]) -> RecordAttr | None:
 
 
 def _working_with(model: str | None, stages: Sequence[RpegOp]) -> list[RpegOp]:
-    """The stages, those that tell most about a model first."""
+    """The stages that work with a model, the most decisive first."""
     if model is None:
         return list(stages)
     return sorted(stages, key=lambda op: (not _trains(op, model), model_of(op) != model))
@@ -66,7 +66,7 @@ def _trains(op: RpegOp, model: str | None) -> bool:
 
 
 def settings_of(layout: RecordAttr) -> Settings:
-    """The settings that a program heeds: all but the order of axes."""
+    """The settings that a program uses: all but the order of axes."""
     return {name: value for name, value in layout.settings.items() if name != "order"}
 
 
@@ -155,7 +155,7 @@ def _another_copy(op: RpegOp, par: RecordAttr, stages: Sequence[RpegOp]) -> str 
 
 
 def _passes_through(op: RpegOp) -> bool:
-    """Verifiers and judges are asked: their scores are no forward pass."""
+    """Verifiers and judges are asked: their scores are not forward passes of the model."""
     return op.passes_model if isinstance(op, ScoreOp) else isinstance(op, PASSES_THROUGH)
 
 
@@ -164,7 +164,7 @@ def _same(one: RecordAttr, other: RecordAttr) -> bool:
 
 
 def _bound_refusal(op: RpegOp, mb: RecordAttr, stages: Sequence[RpegOp]) -> str | None:
-    """Micro-batches are a model's, and of passes through it."""
+    """Why a bound on micro-batches is refused: it belongs to a model, and to passes through it."""
     if not _passes_through(op):
         return f"{shown(mb)}: `{stage_name(op)}` has no micro-batches: leave it out"
     model = model_of(op)

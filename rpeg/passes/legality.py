@@ -13,7 +13,7 @@ from typing import Any
 from xdsl.ir import Operation
 
 Reason = tuple[Operation, str]
-"""Where a condition is broken, and how: what there is, and what would be needed."""
+"""Where a condition is broken, and how."""
 
 
 @dataclass(frozen=True)

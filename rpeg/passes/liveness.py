@@ -1,4 +1,4 @@
-"""Which operations of a step are needed: those with a purpose of their own, and what they read.
+"""Which operations of a step are live: those with a purpose of their own, and what they read.
 
 States close the circle: what a step yields is needed only if the next step needs it.
 """

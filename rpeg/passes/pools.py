@@ -41,7 +41,8 @@ CROSSES = TrajectoriesType | TokenFieldType | ResponseFieldType
 
 
 def spread(step: StepOp) -> int:
-    """Gives every operation of a step a pool, and every crossing a transfer: so many.
+    """Gives every operation of a step a pool, and every crossing a transfer; returns the number of
+    transfers.
 
     Raises PassRefused with everything that can't be where the plan has it.
     """
@@ -75,7 +76,7 @@ def _home(step: StepOp) -> str:
 
 
 def _where(task: Operation, step: StepOp, home: str) -> str:
-    """The pool of a task whose readers have theirs."""
+    """The pool of a task, given those of its readers."""
     if isinstance(task, CollectOp):
         sampled = (pool_of(op) for op in task.walk() if isinstance(op, GenerateOp))
         return next((pool for pool in sampled if pool is not None), home)
@@ -107,7 +108,7 @@ def _readers(task: Operation) -> list[Operation]:
 
 
 def _misplaced(task: Operation, home: str, trained: Mapping[str, str]) -> Iterator[Problem]:
-    """What of a task can't run in its pool."""
+    """Why parts of a task can't run in its pool."""
     pool = pool_of(task) or home
     yield from _apart(task, pool)
     if isinstance(task, BatchOp):
@@ -218,7 +219,9 @@ def _reads_trained(op: RpegOp) -> bool:
 
 
 def _transfers(step: StepOp, tasks: Sequence[Operation], home: str) -> int:
-    """Inserts the transfers of a step, and has their readers read what arrives: so many."""
+    """Inserts the transfers of a step, and has their readers read what arrives; returns their
+    number.
+    """
     arrived: dict[tuple[SSAValue, str], SSAValue] = {}
     last: dict[Operation, Operation] = {}
     for value, pool in dict.fromkeys((*_needs(tasks), *_reported(step, home))):

@@ -18,8 +18,8 @@ from rpeg.ir.types.values import WeightsType
 
 
 def publish(op: StepOp) -> int:
-    """Makes the publishing of each trained model explicit, to each pool that samples from it: so
-    many.
+    """Makes the publishing of each trained model explicit, to each pool that samples from it;
+    returns the number of publishes.
     """
     number = 0
     for trained in _trained(op):

@@ -213,7 +213,7 @@ class FromPlan:
     width: dict[str, int] = field(default_factory=dict[str, int])
 
     def groups(self, pipeline: PipelineOp) -> list[RanksOp]:
-        """One group a pool that has a layout: on GPUs in their order, else in the plan's."""
+        """One group per pool that has a layout: on GPUs in their order, else in the plan's."""
         placed = {p.pool_name for p in self.plan.places if p.clause("par") is not None}
         pools = sorted((p for p in self.plan.pools if p.title in placed), key=_first_gpu)
         _disjoint(pools)
@@ -288,7 +288,7 @@ def _first_gpu(pool: PoolOp) -> int:
 
 
 def _disjoint(pools: Sequence[PoolOp]) -> None:
-    """Refuses pools that share GPUs: each has processes of its own, one a GPU."""
+    """Refuses pools that share GPUs: each has processes of its own, one per GPU."""
     for one, other in combinations(pools, 2):
         cluster = plan_cluster(one)
         held = [set(p.gpus(cluster) or ()) if cluster is not None else set() for p in (one, other)]

@@ -40,7 +40,7 @@ masked. Sources of the figures: docs/staleness.md."""
 WEIGHTED = COVERS["weighted"]
 """The most staleness that any loss covers."""
 UNWEIGHTED = "none-if-covered"
-"""Losses stay as they are, where they bear the lag."""
+"""Losses stay as they are, if they tolerate the lag."""
 
 
 @dataclass(frozen=True)
@@ -260,7 +260,7 @@ class RpegBoundedAsyncPass(RpegPass):
         return Widening(op, start, staleness, words, self.correction, losses)
 
     def _words(self, op: GenerateOp, permitted: RecordAttr) -> dict[str, str]:
-        """What is said of a window: by the options, else by itself, else by the file."""
+        """The words of a window: those of the options, else its own, else those of the file."""
         own = {name: op.text_of(name) for name in WORDS if name in op.properties}
         file = {name: str(python_value(held)) for name, held in permitted.settings.items()}
         words = NARROWEST | (own or {n: w for n, w in file.items() if n in WORDS})
@@ -311,7 +311,7 @@ class RpegBoundedAsyncPass(RpegPass):
 
 
 class Names:
-    """Names that nothing of a pipeline has."""
+    """Generates names that are free in a pipeline."""
 
     def __init__(self, pipeline: PipelineOp) -> None:
         declared = (symbol_name(op) for op in declarations(pipeline))
@@ -337,7 +337,9 @@ def _current(start: SSAValue, loss: LossOp, samples: Samples) -> SSAValue | None
 
 
 def _weigh(loss: PolicyLossOp, current: SSAValue, weight: SSAValue) -> None:
-    """The ratio is to the weights of step i, and the weight is for what lies before these."""
+    """Takes the ratio against the weights of step i; the importance weight corrects from the
+    sampling weights to those.
+    """
     old = () if isinstance(loss, PolicyGradientOp) else (current,)
     loss.operands = [*loss.operands[:2], *old, weight]
 
@@ -367,7 +369,7 @@ def _retype(op: RpegOp) -> None:
 
 def _place(pipeline: PipelineOp, name: str, model: str) -> int:
     """Gives a new stage the pool and layout of a model's update, in each plan that has a line for
-    that: so many.
+    it; returns how many plans got one.
     """
     plans = pipeline.ops_of(PlanOp)
     updates = [place for plan in plans for place in plan.places if place.title == model]

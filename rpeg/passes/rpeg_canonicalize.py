@@ -37,9 +37,8 @@ class SumOfOne(RewritePattern):
 
 @dataclass(frozen=True)
 class RpegCanonicalizePass(RpegPass):
-    """
-    Computes once what stands twice, whatever its stage is called, and simplifies sums of one
-    reward. Operations with an effect (eval, checkpoint, export, stop) are never merged.
+    """Computes common subexpressions once, whatever their stages are called, and simplifies sums of
+    one reward. Operations with an effect (eval, checkpoint, export, stop) are never merged.
 
     Before:
         %r = rpeg.weighted_sum %acc {weights = [1.0 : f64]}

@@ -67,8 +67,8 @@ LEGALITY: Legality = (
     ),
     Condition(
         "not reported",
-        "It gives no reward a response: the mean of each is in the step's metrics, so a score that "
-        "nothing reads stays, and what it scores.",
+        "It gives no per-response reward: the step's metrics report the mean of each, so a score "
+        "that nothing reads stays, and so does what it scores.",
         _is_reported,
     ),
 )

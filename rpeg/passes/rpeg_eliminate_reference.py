@@ -27,7 +27,7 @@ def _counts(term: Term) -> Iterator[Reason]:
 
 def _spreads(term: Term) -> Iterator[Reason]:
     if isinstance(term, KlPenaltyOp) and not isinstance(term.reward.type, TokenFieldType):
-        yield term, "it spreads a reward a response over its tokens"
+        yield term, "it spreads a per-response reward over its tokens"
 
 
 def _is_alone(term: Term) -> Iterator[Reason]:
@@ -43,7 +43,9 @@ def _is_zero(loss: SSAValue) -> bool:
 
 LEGALITY: Legality = (
     Condition("weight 0", "The term's coefficient is the number 0, not a state.", _counts),
-    Condition("rewards a token", "A penalty is on rewards that are a token's already.", _spreads),
+    Condition(
+        "rewards per token", "A penalty changes rewards that are per token already.", _spreads
+    ),
     Condition("another loss", "The update has a loss besides.", _is_alone),
 )
 

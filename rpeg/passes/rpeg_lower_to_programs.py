@@ -94,7 +94,7 @@ class RpegLowerToProgramsPass(RpegPass):
 
 
 def _programs(pipeline: PipelineOp, source_hash: str, completion: bool) -> list[ProgramOp]:
-    """One program a process group. Raises PassRefused with everything that does not compile."""
+    """One program per process group. Raises PassRefused with everything that does not compile."""
     ops = list(pipeline.body.block.ops)
     groups = [o for o in ops if isinstance(o, RanksOp)]
     sequences = {symbol_text(o.pool): o for o in ops if isinstance(o, SequenceOp)}
@@ -324,7 +324,7 @@ class ProgramGen:
         self._attempt(lambda task: lower(program, task), op)
 
     def _attempt(self, lowering: Callable[[Lowered], None], op: Lowered) -> None:
-        """Notes what does not compile, and goes on: every refusal is told at once."""
+        """Notes what does not compile, and goes on, so that all refusals are reported together."""
         try:
             lowering(op)
         except Cannot as refusal:

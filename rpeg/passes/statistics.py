@@ -13,7 +13,7 @@ class Statistics:
     counts: dict[str, int] = field(default_factory=dict[str, int])
 
     def add(self, what: str, number: int) -> None:
-        """So many more of `what`."""
+        """Adds `number` to the count of `what`."""
         self.counts[what] = self.counts.get(what, 0) + number
 
 

@@ -12,7 +12,7 @@ LARGEST_ON_CPU = 8
 
 
 def default_processes(pipeline: PipelineOp, gpus: int, cores: int) -> int:
-    """The most processes, one a GPU or else one a core, over which every batch divides."""
+    """The most processes, one per GPU or else one per core, over which every batch divides."""
     most = gpus or min(cores, LARGEST_ON_CPU)
     share = divisible(pipeline)
     return max(n for n in range(1, max(most, 1) + 1) if share % n == 0)

@@ -1,8 +1,8 @@
 """What a checkpoint holds of batches before their step: whole ones, sampled ahead, in a buffer; or
 the prompts of groups that are in flight.
 
-The data cursors of the checkpoint are past them. So only a program that keeps such itself goes on
-with them: another one would leave their prompts out.
+The data cursors of the checkpoint are past them, so only a program that keeps such batches itself
+may resume from it: another one would skip their prompts.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 runs/<pipeline>/
   program/         what `rpeg run` compiled
   run.json         pipeline, source hash, seed, attempts, finished or not
-  metrics.jsonl    one object a step
+  metrics.jsonl    one object per step
   rollouts/        step-000020.jsonl: the completions of a step
   checkpoints/     step-000020/: the state after a step
   ledger.jsonl     which samples trained which model
@@ -27,9 +27,9 @@ from rpeg.rundir.lock import LOCKS
 PROGRAM = "program"
 """What `rpeg run` compiled, in the run's folder."""
 LOGS = (".log", ".out", ".err")
-"""How the names of logs end that may be in the folder before its run."""
+"""Endings of logs that may be in the folder before its run."""
 UNFINISHED = (f".{PROGRAM}-", ".run.json")
-"""How the names of what a kill left half written begin."""
+"""Prefix of the names of what a kill left half written."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class RunFolder:
         write_atomic(self.path / "run.json", json.dumps(asdict(record), indent=2) + "\n")
 
     def done(self, record: RunRecord) -> str:
-        """What a finished run says when it is started again."""
+        """The message of a finished run that is started again."""
         figures = "".join(f", {name} {v:.3f}" for name, v in record.figures.items() if v)
         return (
             f"already done: {record.pipeline} finished at step {record.finished_step}{figures}; "

@@ -1,4 +1,4 @@
-"""Files of one JSON object a line, which a kill may cut short."""
+"""Files of one JSON object per line, which a kill may cut short."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ _SEAM = "}\n{"
 
 
 def lines(objects: Iterable[Mapping[str, Any]]) -> str:
-    """One line an object, all encoded at once: to encode each by itself takes three times as long.
+    """One line per object, all encoded at once: encoding each by itself takes three times as long.
 
     JSON text has no line break or zero of its own: the encoder writes a break before whatever
     follows, and only those between two objects stay.

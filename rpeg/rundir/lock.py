@@ -1,4 +1,4 @@
-"""One launch a folder: locks that end with the process that holds them."""
+"""One launch per folder: locks that end with the process that holds them."""
 
 from __future__ import annotations
 

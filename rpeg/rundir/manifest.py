@@ -101,7 +101,7 @@ def _record(path: Path) -> FileRecord:
 
 
 def damages(checkpoint: Path, share: tuple[int, int] = (0, 1)) -> list[str]:
-    """What is wrong with a checkpoint, one text a file; empty if it is sound.
+    """What is wrong with a checkpoint, one text per file; empty if it is sound.
 
     Of `share` (index, count) processes, each looks at every `count`-th file.
     """

@@ -1,6 +1,6 @@
 """Data sets as JSONL files: which file, its lines, and what a row must hold. Needs no torch.
 
-A row is a JSON object a line: `prompt` (or `question`, `problem`), `answer`, `completion` (or
+A row is a JSON object per line: `prompt` (or `question`, `problem`), `answer`, `completion` (or
 `response`); what else it holds is handed to reward functions.
 """
 
@@ -55,12 +55,12 @@ def content_of(path: Path, most: int = -1) -> bytes:
 
 
 def rows_of(content: bytes, path: Path, limit: int | None = None) -> Iterator[Fields]:
-    """The first `limit` rows of a file; blank lines are none. Raises DataFailure, with the line and
+    """The first `limit` rows of a file, blank lines aside. Raises DataFailure, with the line and
     its column, for the first that is no row, and if there is none at all.
     """
     lines = [(k, line) for k, line in enumerate(content.split(b"\n"), start=1) if line.strip()]
     if not lines:
-        raise DataFailure(f"{path} holds no rows: write a JSON object a line")
+        raise DataFailure(f"{path} holds no rows: write a JSON object per line")
     for number, line in lines[:limit]:
         yield fields_of(_parsed(line, f"{path}:{number}"), f"{path}:{number}")
 

@@ -156,12 +156,12 @@ class Moments:
 
     @property
     def mean(self) -> float:
-        """Mean, 0 of nothing."""
+        """The mean; 0 if nothing was counted."""
         return self.total / max(self.count, 1.0)
 
     @property
     def variance(self) -> float:
-        """Unbiased variance, 0 of fewer than two."""
+        """The unbiased variance; 0 for fewer than two."""
         centred = self.squares - self.count * self.mean**2
         return max(centred, 0.0) / max(self.count - 1.0, 1.0)
 
@@ -170,10 +170,10 @@ Count = Literal["tokens", "responses"]
 
 
 def counts(field: Tensor, mask: Tensor, count: Count) -> Tensor:
-    """How often each number of a field counts in its batch, of the field's shape.
+    """How often each number of a field counts in its batch, in the field's shape.
 
     A per-token field [samples, tokens] counts where the mask holds; a per-response field [samples]
-    counts once a response, or once for each of its tokens.
+    counts once per response, or once for each of its tokens.
     """
     if field.dim() == mask.dim():
         return mask
@@ -183,9 +183,9 @@ def counts(field: Tensor, mask: Tensor, count: Count) -> Tensor:
 def whiten(field: Tensor, mask: Tensor, moments: Moments) -> Tensor:
     """(x - mean) / sqrt(variance + 1e-8) on the mask, 0 elsewhere; `moments` are the whole batch's.
 
-    `mask` has the field's shape. Of per-token returns it is REINFORCE++ (arXiv:2501.03262), of
-    group-centred rewards its variant with a baseline, whose authors, and verl, count a response
-    once for each of its tokens.
+    `mask` has the field's shape. Applied to per-token returns it is REINFORCE++ (arXiv:2501.03262);
+    applied to group-centred rewards, its variant with a baseline, where the authors and verl count
+    a response once for each of its tokens.
     """
     return (field - moments.mean) / math.sqrt(moments.variance + VARIANCE_EPSILON) * mask
 

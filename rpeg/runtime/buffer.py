@@ -1,8 +1,8 @@
 """Trajectories between engine and trainer of the same processes: a bounded queue of whole batches.
 
-With a window of versions the engine works ahead: before update i it makes the batches up to step
-i + k, of the weights that there are, so that each is as old as the window allows. That is the order
-of every run, so that runs repeat to the bit; what is in the queue belongs to checkpoints.
+With a window of versions the engine works ahead: before update i it makes the batches up to step i
++ k, from the current weights, so that each is as old as the window allows. Every run keeps this
+order, so that runs repeat bit for bit; what is in the queue belongs to checkpoints.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class TrajectoryBuffer:
 
 
 def _portable(y: Trajectories) -> Trajectories:
-    """The same, of rows that a checkpoint gives back as they are."""
+    """The same, with rows that a checkpoint gives back unchanged."""
     rows = {id(row): plain.portable_row(row) for row in y.rows}
     return replace(y, rows=tuple(rows[id(row)] for row in y.rows))
 

@@ -83,12 +83,12 @@ class Collect:
 
     def ahead(self, step: int) -> Iterator[int]:
         """The steps whose batches are to be collected before update `step`: see `TrajectoryBuffer`.
-        Of samples of older weights only.
+        Only for samples of older weights.
         """
         return self._buffer.ahead(step)
 
     def take(self, *, step: int) -> None:
-        """Goes on with the oldest batch, as update `step` trains on it: see `TrajectoryBuffer`."""
+        """Takes the oldest batch, as update `step` trains on it: see `TrajectoryBuffer`."""
         y, *fields = self._buffer.take(step=step)
         self._batch = _Round(y, tuple(fields))
 
@@ -138,11 +138,11 @@ class Collect:
         return self._whole().fields[0]
 
     def token_field(self, *, index: int) -> Tensor:
-        """[samples, max_tokens] the field number `index` of those behind the trajectories."""
+        """[samples, max_tokens] field number `index` after the trajectories."""
         return self._whole().fields[1 + index]
 
     def response_field(self, *, index: int) -> Tensor:
-        """[samples] the field number `index` of those behind the trajectories."""
+        """[samples] field number `index` after the trajectories."""
         return self._whole().fields[1 + index]
 
     def _whole(self) -> _Round:

@@ -1,8 +1,9 @@
 """Rows on their way between a run's shares and those of a model with another data-parallel width.
 
 Batches and their fields are split over a run's shares. A model whose layout has another width takes
-the rows of its own shares from the processes that hold them, and what it says of them goes back the
-same way: from process to process, never through one, and not at all where they are there already.
+the rows of its own shares from the processes that hold them, and its answers go back the same way:
+directly between processes, never through one of them, and not at all where the rows are there
+already.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class _Data:
         return {"cursor": self._cursor, "rows": len(self), "fingerprint": self._rows.fingerprint}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Puts the cursor back. Raises CheckpointFailure if the rows are others by now."""
+        """Puts the cursor back. Raises CheckpointFailure if the rows have changed since."""
         now = self.state_dict()
         if (now["rows"], now["fingerprint"]) != (state["rows"], state["fingerprint"]):
             raise CheckpointFailure(
@@ -123,7 +123,7 @@ class PromptData(_Data):
         return Prompts(*self._next(size, order, seed))
 
     def all(self, limit: int | None) -> tuple[Prompts, int]:
-        """This process's share of the first `limit` rows, and how many of them are no repeats.
+        """This process's share of the first `limit` rows, and how many of them are not repeats.
 
         Ordinals are row numbers; every process's share has the same length.
         """

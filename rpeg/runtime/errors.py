@@ -19,8 +19,9 @@ from rpeg.rundir.failures import RuntimeFailure as RuntimeFailure
 from rpeg.runtime import world
 
 _SHOW = sys.excepthook
-"""What shows a traceback. Torch puts a hook of its own before it when a world is joined, which
-loses what is printed before a process is ended at once."""
+"""Shows a traceback. Torch puts a hook of its own in front when a world is joined, and that one
+loses what is printed just before a process exits at once.
+"""
 
 
 class LayoutFailure(RuntimeFailure):
@@ -55,8 +56,8 @@ def report_failures() -> None:
     """From now on an uncaught RuntimeFailure prints `error: ...` instead of a traceback.
 
     In a world of several only the process that fails first speaks: the others fail because it is
-    gone. Of an interrupt, and of a process that could not speak, the launcher speaks. A process
-    alone says itself that SIGTERM ended it. To be called again once a world is joined.
+    gone. Interrupts, and processes that could not speak, are reported by the launcher. A process on
+    its own reports itself that SIGTERM ended it. To be called again once a world is joined.
     """
 
     def report(

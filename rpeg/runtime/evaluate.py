@@ -71,7 +71,7 @@ def evaluate(
 def in_parts(
     engine: Engine, prompts: Prompts, *, n: int, **settings: Any
 ) -> Iterator[tuple[Trajectories, Tensor]]:
-    """`engine.generate` on all prompts, so many at a time that memory stays bounded."""
+    """`engine.generate` on all prompts, a bounded number at a time, which bounds memory."""
     size = max(1, CHUNK // n)
     for first in range(0, len(prompts.rows), size):
         part = slice(first, first + size)
@@ -82,7 +82,7 @@ def in_parts(
 def evaluate_loss(
     trainer: DemoScorer, demos: DemoData, *, name: str, limit: int | None = None
 ) -> float:
-    """Mean cross-entropy, nats a completion token; logged as `eval/<name>`. Collective."""
+    """Mean cross-entropy in nats per completion token; logged as `eval/<name>`. Collective."""
     everything, counted = demos.all(limit)
     total = torch.zeros(2, dtype=torch.float64)
     with demos.run.clock.stage(f"eval_{name}"):
@@ -103,7 +103,7 @@ def evaluate_pairs(
     reference: DemoScorer | None = None,
     beta: float = 1.0,
 ) -> float:
-    """Mean loss a pair of a reward model, or of a policy against its reference: DPO's. Logged as
+    """Mean per-pair loss of a reward model, or of a policy against its reference (DPO's). Logged as
     `eval/<name>`, and as `eval/<name>_accuracy` how often the chosen response is ahead. Collective.
     """
     everything, counted = pairs.all(limit)

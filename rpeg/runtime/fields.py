@@ -53,7 +53,7 @@ def kl_penalty(
     coef: float | Scalar,
     estimator: Estimator = "k1",
 ) -> Tensor:
-    """See `advantages.kl_penalty`; the coefficient of a state is its value now."""
+    """See `advantages.kl_penalty`; a coefficient that is a state stands for its current value."""
     number = coef.value if isinstance(coef, Scalar) else coef
     return advantages.kl_penalty(
         rewards, policy, reference, y.mask, coef=number, estimator=estimator
@@ -73,8 +73,7 @@ def gae(
 
 
 def whiten(y: Trajectories, field: Tensor, *, count: Count, groups: Groups) -> Tensor:
-    """Zero mean and unit deviation over the whole batch, each number counted once a token or once a
-    response.
+    """Zero mean and unit deviation over the whole batch; each token counts once, or each response.
 
     Collective over the data-parallel groups. See `advantages.whiten` and `advantages.counts`.
     """

@@ -32,8 +32,8 @@ def join_world(name: str = "all", ranks: range | None = None) -> tuple[int, int]
     """(rank, processes) of this process's world, which it joins if it hasn't yet: that of the
     processes `ranks` of the launch, by default of all.
 
-    NCCL where there are GPUs, gloo for everything on CPUs. One thread a process, as under torchrun,
-    unless OMP_NUM_THREADS says otherwise: the number of threads can change the last bits.
+    NCCL where there are GPUs, gloo for everything on CPUs. One thread per process, as under
+    torchrun, unless OMP_NUM_THREADS says otherwise: the number of threads can change the last bits.
     """
     if not dist.is_initialized():
         if "OMP_NUM_THREADS" not in os.environ:
@@ -62,7 +62,7 @@ def device() -> torch.device:
 
 
 def partition(layout: Layout, axes: Sequence[str]) -> Partition:
-    """All ranks, grouped so that a group's ranks differ in `axes` only."""
+    """All ranks, grouped so that the ranks of a group differ in `axes` only."""
     sizes = [getattr(layout, axis) for axis in AXES]
     grid = torch.arange(layout.processes).view(sizes)
     apart = [k for k, axis in enumerate(AXES) if axis not in axes]

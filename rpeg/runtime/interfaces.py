@@ -41,7 +41,7 @@ class Clock(Protocol):
 
 
 class Answers(Protocol):
-    """Where completions and rewards come from: made now, or recorded before."""
+    """Where completions and rewards come from: made now, or recorded earlier."""
 
     def completions(
         self, engine: AskedEngine, prompts: Prompts, settings: Sampling, dtype: str
@@ -50,7 +50,7 @@ class Answers(Protocol):
         ...
 
     def rewards(self, verifier: Scorer, y: Trajectories) -> list[float]:
-        """One a sample."""
+        """One per sample."""
         ...
 
 
@@ -59,7 +59,7 @@ class Host(Protocol):
 
     @property
     def root(self) -> Path:
-        """Against which relative sources resolve."""
+        """The folder against which relative sources resolve."""
         ...
 
     @property
@@ -110,7 +110,7 @@ class SeededHost(Host, Protocol):
 
     @property
     def seed(self) -> int:
-        """Of every draw."""
+        """The seed of every draw."""
         ...
 
     def watch(self, register: Digested) -> None:
@@ -233,7 +233,7 @@ class Engine(Protocol):
 
 
 class AskedEngine(Named, Engine, Protocol):
-    """An engine, as what gives its answers asks it."""
+    """An engine, as seen by the oracle that asks it for answers."""
 
     def sample(
         self, prompts: Prompts, settings: Sampling, dtype: str
@@ -247,10 +247,10 @@ class AskedEngine(Named, Engine, Protocol):
 
 
 class Scorer(Named, Protocol):
-    """A verifier or a judge, as what gives its answers asks it."""
+    """A verifier or a judge, as seen by the oracle that asks it for rewards."""
 
     def ask(self, y: Trajectories) -> list[float]:
-        """Its rewards, one a sample."""
+        """Its rewards, one per sample."""
         ...
 
 

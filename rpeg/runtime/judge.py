@@ -65,7 +65,7 @@ class Judge:
             return torch.tensor(self._run.oracle.rewards(self, y), dtype=torch.float32)
 
     def ask(self, y: Trajectories) -> list[float]:
-        """What the judge itself says. Collective, as `score`."""
+        """The rewards from the judge itself. Collective, like `score`."""
         pairs = zip(y.rows, y.texts, strict=True)
         asked = tuple(replace(row, prompt=filled(self._template, row, text)) for row, text in pairs)
         said, _ = self._engine.sample(Prompts(asked, y.ordinals), self._settings, self._dtype)

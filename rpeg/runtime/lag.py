@@ -23,9 +23,9 @@ class LagBound:
     """What a window says of the tokens that an update consumes.
 
     Bound `strict`: no token that trains is older than the window. `head`: that held where its
-    sample was admitted; here lag is only told, unless `quiet`: another pool tells it of the same
-    tokens. `old_spans` is what becomes of older tokens: they don't train (mask), nor does their
-    group (drop).
+    sample was admitted; here the lag is only logged, unless `quiet` is set, when another pool logs
+    it for the same tokens. `old_spans` is what becomes of older tokens: they don't train (mask),
+    nor does their group (drop).
     """
 
     def __init__(

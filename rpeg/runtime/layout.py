@@ -33,7 +33,7 @@ class Layout:
 
     @property
     def processes(self) -> int:
-        """Processes of the layout; `ep` and `vpp` divide what is there."""
+        """Processes of the layout; `ep` and `vpp` subdivide them and add none."""
         return self.dp * self.tp * self.pp * self.cp
 
     def check(self, processes: int) -> None:
@@ -67,7 +67,7 @@ class MicroBatch:
     """Sequences."""
 
     def of_units(self, rows: int) -> MicroBatch:
-        """The bound on how many units of so many sequences it holds: at least one."""
+        """The same bound in units of `rows` sequences each: at least one unit."""
         return MicroBatch(self.tokens, None if self.seqs is None else max(1, self.seqs // rows))
 
 

@@ -1,4 +1,4 @@
-"""Wall seconds that this process has spent inside of models: what else a step takes is overhead.
+"""Wall seconds that this process has spent inside models: the rest of a step is overhead.
 
 Spans stand round an engine's forward pass, Megatron-Core's forward and backward pass, and the
 optimizer's step, and round nothing else. A forward pass goes from tokens to log-probs: what is

@@ -1,4 +1,4 @@
-"""What the rewards of many completions come to: mean, its standard error, and pass@k."""
+"""Summaries of the rewards of many completions: mean, its standard error, and pass@k."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ class PassRates:
     mean: float
     """Mean reward over all completions: mean@n."""
     standard_error: float | None
-    """Of the mean, over prompts: completions of one prompt are no independent draws. None for one
-    prompt."""
+    """Of the mean, over prompts: completions of one prompt are not independent. None for one
+    prompt.
+    """
     pass_at: dict[int, float]
     """k -> probability that at least one of k completions passes, for k = 1, 2, 4, ... and n."""
 

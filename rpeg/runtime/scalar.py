@@ -35,7 +35,7 @@ class Scalar:
         horizon: int,
         groups: Groups,
     ) -> None:
-        """Makes the next value from the KL, in nats a token, of the whole batch of y.
+        """Makes the next value from the KL, in nats per token, of the whole batch of y.
 
         Logs the value that this step used, and that KL. Collective over the data-parallel groups.
         See `losses.adapted_coef`.

@@ -66,7 +66,7 @@ def open_rows(
 
 
 def read_jsonl(path: Path, limit: int | None = None) -> RowList:
-    """Reads one JSON object a line: `prompt`, `answer`, `completion`; the rest becomes metadata."""
+    """Reads one JSON object per line: `prompt`, `answer`, `completion`; the rest is metadata."""
     content = content_of(path)
     rows = tuple(map(_row, rows_of(content, path, limit)))
     return RowList(rows, hashlib.sha256(content).hexdigest()[:16])

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SharedExamples(Examples):
-    """Examples whose micro-batches are packed once and stay on the device: about 60 bytes a token,
-    until the last model has read them.
+    """Examples whose micro-batches are packed once and stay on the device until the last model has
+    read them: about 60 bytes per token.
     """
 
     _made: dict[tuple[tuple[int, ...], int], ModelInputs] = field(default_factory=dict)

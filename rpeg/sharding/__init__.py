@@ -1,1 +1,3 @@
-"""Who holds which part of which tensor, and how parts move: nothing of torch, nothing of ours."""
+"""Which process holds which part of which tensor, and how parts move. Imports neither torch nor the
+rest of rpeg.
+"""

@@ -1,1 +1,3 @@
-"""The commands: argument parsing and printing only."""
+"""The commands, with what only they need: predictions for a cluster, reports, calibration, and the
+verification of layouts.
+"""

@@ -67,7 +67,9 @@ class Choice:
     needs_files: bool = False
     """Its relative sources must be here: it runs here."""
     runs: Sequence[Path] = ()
-    """Folders of runs that made the models of `run:` sources; none: nobody looks for them yet."""
+    """Folders of runs that may hold the models of `run:` sources; empty: they are not looked up
+    yet.
+    """
     ahead: Ahead | None = None
     """How far generation runs ahead; None: as the text says."""
     order: str = "index"
@@ -110,11 +112,11 @@ def _lines_of_others(loaded: Loaded, plan: str) -> Iterator[Position]:
 
 
 NO_PLAN = ""
-"""Is the name of none."""
+"""The name of no plan."""
 
 
 def no_gpus() -> int:
-    """For a program that may run elsewhere: as many processes as this machine has cores."""
+    """For a program that may run elsewhere, this machine's GPUs do not count, only its cores."""
     return 0
 
 
@@ -133,7 +135,7 @@ class Checked:
 
     @property
     def source_sha256(self) -> str:
-        """By which a run's folder knows it."""
+        """The hash by which a run's folder identifies the text."""
         held = self.module.attributes[SOURCE_HASH]
         assert isinstance(held, StringAttr)
         return held.data

@@ -109,7 +109,7 @@ def decoded(data: bytes, name: str) -> str:
 
 
 def tell(failure: Failure) -> None:
-    """Says why a command can't go on, if that is not said yet."""
+    """Reports why a command can't go on, unless that was reported already."""
     if not isinstance(failure, Reported):
         print(f"error: {failure}", file=sys.stderr)
 

@@ -1,4 +1,4 @@
-"""Whether programs can go on from a run's newest checkpoint, told before they are written."""
+"""Whether programs can resume from a run's newest checkpoint, checked before they are written."""
 
 from __future__ import annotations
 

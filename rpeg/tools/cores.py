@@ -1,4 +1,4 @@
-"""Pools of cores that nodes of their cluster do not have."""
+"""Pools of more cores than the nodes of their cluster have."""
 
 from __future__ import annotations
 

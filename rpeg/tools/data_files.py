@@ -12,7 +12,7 @@ from rpeg.rundir.failures import DataFailure
 from rpeg.rundir.rows import Kind, check, content_of, file_of, rows_of
 
 MOST = 64 << 20
-"""Bytes of a file that are read: of a longer one the program reads the rest."""
+"""Bytes of a file that are read; the program reads the rest of a longer one."""
 
 
 def unusable(pipeline: PipelineOp, op: DataOp, path: Path) -> str | None:

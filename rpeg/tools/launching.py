@@ -23,7 +23,7 @@ _TOLD_SECONDS = 5.0
 
 
 GPU_DEVICES = ("nvidia*", "nvhost*", "dxg", "kfd")
-"""In /dev, where a driver of GPUs is at work on Linux."""
+"""Files in /dev that the drivers of GPUs make on Linux."""
 
 
 def visible_gpus() -> int:
@@ -109,8 +109,8 @@ def launch(package: Path, variables: Mapping[str, str], output: IO[str] | None =
 
 
 def _interrupt(process: subprocess.Popen[bytes]) -> None:
-    """Waits for it to end. A terminal interrupts it too; who interrupts this process alone does
-    not, and an agent that is told twice shows a traceback.
+    """Waits for it to end. A terminal interrupts it as well. A signal to this process alone is not
+    passed on, since an agent that is interrupted twice shows a traceback.
     """
     try:
         process.wait(_TOLD_SECONDS)

@@ -1,4 +1,4 @@
-"""Messages as JSON: every command with `--json` tells what is wrong in the same form."""
+"""Messages as JSON: every command with `--json` reports problems in the same form."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def record(diagnostic: Diagnostic) -> dict[str, Any]:
 
 
 def records(failure: Failure, file: str | None = None) -> list[dict[str, Any]]:
-    """Why a command can't go on, or can't with a `file`: without a place, unless a text has it."""
+    """Why a command can't go on, or can't with a `file`; without a place, unless it is about a
+    text.
+    """
     if failure.diagnostics:
         return [record(diagnostic) for diagnostic in failure.diagnostics]
     place = {"file": file, "line": None, "column": None}
@@ -30,5 +32,5 @@ def records(failure: Failure, file: str | None = None) -> list[dict[str, Any]]:
 
 
 def failed(failure: Failure) -> str:
-    """The line of JSON that stands for what a command did not come to print."""
+    """The line of JSON that a failing command prints in place of its result."""
     return json.dumps({"messages": records(failure)}, ensure_ascii=False)

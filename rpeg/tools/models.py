@@ -87,7 +87,7 @@ def runtime_failures() -> Iterator[None]:
 
 
 def opened(options: argparse.Namespace) -> SavedModel:
-    """The model that the options name; prints what is to be known of it. Raises RuntimeFailure."""
+    """The model that the options name; prints notes about it. Raises RuntimeFailure."""
     from rpeg.runtime.models.saved import open_saved
 
     model = open_saved(options.where, step=options.step, model=options.model)

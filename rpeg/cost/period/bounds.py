@@ -26,7 +26,7 @@ def resource_load(graph: TaskGraph) -> float:
 
 
 def free_cycle(graph: TaskGraph) -> float:
-    """Seconds a step of the slowest cycle, resources left out of account."""
+    """Seconds per step of the slowest cycle, resources left out of account."""
     return cycles.period(graph.without("order"))
 
 

@@ -26,7 +26,7 @@ from rpeg.ir.pools import made_on
 from rpeg.ir.stages import stage_name
 
 Seconds = Callable[[Operation], float]
-"""Of an operation, on average a step: the share of its `every` and the rounds of its `collect`
+"""Of an operation, on average per step: the share of its `every` and the rounds of its `collect`
 included. Of one with a region, each operation inside is asked; itself only if none takes time."""
 Chains = Mapping[str, Sequence[Task]]
 """Label -> its tasks, one after the other."""

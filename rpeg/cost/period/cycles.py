@@ -37,7 +37,7 @@ class Cycle:
 
     @property
     def period(self) -> float:
-        """Seconds a step that it allows at best."""
+        """Seconds per step that it allows at best."""
         return self.seconds / self.distance
 
 
@@ -51,7 +51,7 @@ class Deadlock(ValueError):
 
 
 def critical_cycle(graph: TaskGraph) -> Cycle | None:
-    """The cycle with the most seconds a step; None where none takes time.
+    """The cycle with the most seconds per step; None where none takes time.
 
     Raises:
         Deadlock: a cycle stays within one step.
@@ -66,7 +66,7 @@ def critical_cycle(graph: TaskGraph) -> Cycle | None:
 
 
 def period(graph: TaskGraph) -> float:
-    """Seconds a step in the steady state; 0 where no step waits for another.
+    """Seconds per step in the steady state; 0 where no step waits for another.
 
     Raises:
         Deadlock: a cycle stays within one step.
@@ -75,13 +75,13 @@ def period(graph: TaskGraph) -> float:
     return cycle.period if cycle is not None else 0.0
 
 
-def starts(graph: TaskGraph, seconds_a_step: float) -> dict[str, float]:
+def starts(graph: TaskGraph, seconds_per_step: float) -> dict[str, float]:
     """When each task of a step starts if steps follow each other so many seconds apart: the
     earliest times, in seconds from the first task's start. The period must not be too short.
     """
-    paths = _Paths(graph, _in_order(graph), seconds_a_step)
+    paths = _Paths(graph, _in_order(graph), seconds_per_step)
     if paths.positive_cycle() is not None:
-        raise ValueError(f"no schedule takes {seconds_a_step} s a step: its period is longer")
+        raise ValueError(f"no schedule takes {seconds_per_step} s per step: its period is longer")
     first = min(paths.longest.values(), default=0.0)
     return {task.name: paths.longest[task.name] - first for task in graph.tasks}
 

@@ -22,7 +22,7 @@ REPLICATIONS = 64
 def expected_period(
     graph: TaskGraph, spread: Mapping[str, float], *, steps: int = STEPS, seed: int = 0
 ) -> float:
-    """Mean seconds a step where the times of some stages are random.
+    """Mean seconds per step where the times of some stages are random.
 
     Args:
         graph: the tasks, with their mean seconds.

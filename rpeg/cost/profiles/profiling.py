@@ -36,7 +36,7 @@ from rpeg.ir.vocabulary.settings import python_value
 def profiles(setting: Setting) -> dict[Operation, Profile]:
     """Every operation of the step with its profile; what takes no time has an empty one.
 
-    A region has the sum of what is inside, on average a step: an `every` a part, a `collect` as
+    A region has the sum of what is inside, on average per step: an `every` a part, a `collect` as
     many rounds as it takes on average.
     """
     found: dict[Operation, Profile] = {}

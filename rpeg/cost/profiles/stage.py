@@ -11,7 +11,7 @@ from rpeg.cost.profiles.attribution import Seconds, causes
 
 @dataclass(frozen=True)
 class Profile:
-    """Of all processes of a stage together, on average a step."""
+    """Of all processes of a stage together, on average per step."""
 
     seconds: float = 0.0
     breakdown: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -26,7 +26,7 @@ class Profile:
     """Seconds that its card is busy."""
 
     def times(self, factor: float) -> Profile:
-        """So many of it a step."""
+        """How many of it per step."""
         return Profile(
             self.seconds * factor,
             {cause: seconds * factor for cause, seconds in self.breakdown.items()},

@@ -19,7 +19,7 @@ def network_of(graph: TaskGraph, pools: Mapping[str, int], card: float) -> Netwo
     Args:
         graph: tasks and what they have to themselves.
         pools: processes of each pool.
-        card: bytes a second of one process.
+        card: bytes per second of one process.
     """
     capacity = {link: count * card for pool, count in pools.items() for link in ways(pool, pool)}
     found = {task.name: _transfer(task, pools, card) for task in graph.tasks}

@@ -24,7 +24,7 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Network:
-    """Bytes a second of each link, and the tasks that are transfers over them."""
+    """Bytes per second of each link, and the tasks that are transfers over them."""
 
     capacity: Mapping[str, float] = field(default_factory=dict)
     transfers: Mapping[str, Transfer] = field(default_factory=dict)
@@ -32,14 +32,14 @@ class Network:
 
 @dataclass(frozen=True)
 class Flow:
-    """A transfer under way: its links, and the bytes a second that it reaches alone."""
+    """A transfer under way: its links, and the bytes per second that it reaches alone."""
 
     links: Sequence[str]
     alone: float
 
 
 def fair_rates(flows: Mapping[K, Flow], capacity: Mapping[str, float]) -> dict[K, float]:
-    """Bytes a second of each flow."""
+    """Bytes per second of each flow."""
     rates: dict[K, float] = {}
     left, going = dict(capacity), dict(flows)
     while going:

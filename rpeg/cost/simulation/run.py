@@ -28,7 +28,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Run:
-    """Starts and ends in seconds: one row a task, in the graph's order, one column a step."""
+    """Starts and ends in seconds: one row per task, in the graph's order, one column per step."""
 
     graph: TaskGraph
     start: Array

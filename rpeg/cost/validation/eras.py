@@ -19,7 +19,7 @@ import numpy as np
 from rpeg.cost.arrays import Array
 
 SECOND = {"train": "attention", "generate": "sequence_s", "rl_step": "step_s"}
-"""Share of the device's attention rate; host seconds a sequence and step; host seconds a step."""
+"""Share of the device's attention rate; host seconds per sequence and step; those per step."""
 
 CANDIDATES: Mapping[str, tuple[float, ...]] = {
     "train": (0.3, 0.4, 0.5, 0.65, 0.8, 1.0),

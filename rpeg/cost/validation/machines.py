@@ -129,7 +129,7 @@ InfiniBand."""
 
 
 def _card_rate(text: str) -> float | None:
-    """Bytes a second of a node's cards together, where the text tells."""
+    """Bytes per second of a node's cards together, where the text tells."""
     if found := re.search(r"(\d+)\s*x\s*(?:[A-Z]+ )?([\d.]+)\s*Gb/s", text):
         return int(found[1]) * float(found[2]) / 8 * 1e9
     if found := re.search(r"([\d.]+)\s*Gb/s per node", text):

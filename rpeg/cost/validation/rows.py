@@ -1,4 +1,4 @@
-"""Published measurements as records, one JSON object a line.
+"""Published measurements as records, one JSON object per line.
 
 A record has `id`, `kind`, `source` {url, locator}, and what was run: `hardware`, `model`,
 `parallelism`, `batch`, `lengths`, `precision`, `framework`; `measured` maps names to

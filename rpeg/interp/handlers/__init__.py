@@ -1,4 +1,4 @@
-"""What each operation does: one small function a class, in one table a family."""
+"""What each operation does: one small function per class, one table per family."""
 
 from collections.abc import Mapping
 

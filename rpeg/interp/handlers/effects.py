@@ -24,7 +24,7 @@ from rpeg.runtime.verifiers import Verifier
 
 
 def evaluate(op: ops.EvalOp, frame: Frame) -> tuple[float]:
-    """Mean reward over the first `limit` rows, always by sampling: an oracle has no say in it."""
+    """Mean reward over the first `limit` rows, always by sampling, never from the oracle."""
     weights, scorer = frame.read(op.weights, Weights), frame.value(op.scorer)
     if isinstance(scorer, Environment):
         scorer = scorer.read_by(weights.model.network.tokenizer)
@@ -47,7 +47,7 @@ def evaluate(op: ops.EvalOp, frame: Frame) -> tuple[float]:
 
 @torch.no_grad()
 def evaluate_loss(op: ops.EvalLossOp, frame: Frame) -> tuple[float]:
-    """Mean cross-entropy over the first `limit` rows, in nats a completion token; of pairs, the
+    """Mean cross-entropy over the first `limit` rows, in nats per completion token; of pairs, the
     mean loss of a reward model or of dpo, and how often the chosen response is ahead.
     """
     weights, data = frame.read(op.weights, Weights), frame.value(op.examples)

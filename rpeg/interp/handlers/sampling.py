@@ -36,7 +36,7 @@ def get(op: ops.GetOp, frame: Frame) -> tuple[object]:
 
 
 def stale(op: ops.StaleOp, frame: Frame) -> tuple[Window]:
-    """The versions of the window; who reads it chooses."""
+    """The versions of the window; the reader chooses."""
     held = frame.older[frame.read(op.weights, Weights).model.name]
     return (Window(held, op.int_of("low"), op.int_of("high")),)
 

@@ -1,1 +1,1 @@
-"""Operations of the `rpeg` dialect, one family a module."""
+"""Operations of the `rpeg` dialect, one module per family."""

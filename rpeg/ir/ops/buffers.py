@@ -28,7 +28,7 @@ ROWS = "traj | tok | seq"
 
 @irdl_op_definition
 class PushOp(RpegOp):
-    """Groups go into a buffer; in one that is full, they wait: `rpeg.push %queue, %y, %lp`."""
+    """Puts groups into a buffer; while it is full, they wait: `rpeg.push %queue, %y, %lp`."""
 
     name = "rpeg.push"
     SCOPE: ClassVar[Scope] = "group"
@@ -46,7 +46,7 @@ class PushOp(RpegOp):
         if len(self.rows) != len(held.rows):
             yield Violation(
                 "buffer-rows",
-                f"`{held.title}` holds {len(held.rows)} values a group; "
+                f"`{held.title}` holds {len(held.rows)} values per group; "
                 f"{len(self.rows)} are pushed",
             )
             return
@@ -81,7 +81,9 @@ def _left() -> Sequence[SSAValue]:
 
 @irdl_op_definition
 class PopOp(RpegOp):
-    """So many groups leave a buffer: `%y, %lp, %queue_2 = rpeg.pop %queue_1 {groups = 32}`."""
+    """Takes a number of groups out of a buffer: `%y, %lp, %queue_2 = rpeg.pop %queue_1 {groups =
+    32}`.
+    """
 
     name = "rpeg.pop"
     SCOPE: ClassVar[Scope] = "group"

@@ -89,7 +89,9 @@ class Form:
     defaults: Mapping[str, Attribute] = field(default_factory=dict[str, Attribute])
     """Where they differ from the operation's."""
     needs: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Settings that it can't do without, though others of its kind can; what messages offer."""
+    """Settings that this constructor requires, though others of its kind do not, with what messages
+    offer.
+    """
 
 
 class DeclareOp(CheckedOp):
@@ -249,12 +251,12 @@ class ModelOp(DeclareOp):
     KIND: ClassVar[str] = "model"
     FORMS: ClassVar[Mapping[str, Form]] = {
         "policy": _model("a language model"),
-        "value": _model("a critic: one number a token"),
+        "value": _model("a critic: one number per token"),
         "actor_critic": _model("a language model with a second head for values", "shared_layers"),
-        "reward": _model("a reward model: one number a response"),
-        "process_reward": _model("a reward model: one number a token"),
+        "reward": _model("a reward model: one number per response"),
+        "process_reward": _model("a reward model: one number per token"),
         "generative_reward": Form(
-            "a judge: a language model that is asked for one number a response",
+            "a judge: a language model that is asked for one number per response",
             ("template", "max_tokens", "dtype"),
             "uri | init",
             needs={"template": r'"{prompt}\n{response}\nGrade from 0 to 10:"', "max_tokens": "256"},
@@ -341,8 +343,8 @@ class VerifierOp(DeclareOp):
     name = "rpeg.verifier"
     KIND: ClassVar[str] = "verifier"
     FORMS: ClassVar[Mapping[str, Form]] = {
-        "outcome": Form("one reward a response", ("timeout", "soft", "max")),
-        "process": Form("one reward a token", ("timeout",)),
+        "outcome": Form("one reward per response", ("timeout", "soft", "max")),
+        "process": Form("one reward per token", ("timeout",)),
     }
     timeout = setting(DURATION, SecondsAttr.of(10.0), least=0.001)
     soft = maybe(INT, least=0)

@@ -1,4 +1,4 @@
-"""Operations that are there for what they do: eval, checkpoint, export, stop."""
+"""Operations with side effects: eval, checkpoint, export, stop."""
 
 from collections.abc import Iterator, Sequence
 from itertools import takewhile

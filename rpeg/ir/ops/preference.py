@@ -15,7 +15,7 @@ from rpeg.ir.vocabulary.settings import FLOAT
 
 
 class PairLossOp(LossOp):
-    """A loss a pair."""
+    """A loss of pairs of responses."""
 
 
 @irdl_op_definition

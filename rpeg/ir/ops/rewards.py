@@ -194,7 +194,7 @@ def _baseline_problem(y: SSAValue, greedy: SSAValue) -> str | None:
             "from one batch"
         )
     if base.n != 1:
-        return f"the baseline is one response a prompt: generate `{name_of(greedy)}` with n=1"
+        return f"the baseline is one response per prompt: generate `{name_of(greedy)}` with n=1"
     heat = its.value("temperature") if its else 0.0 if base.cut else 1.0
     if isinstance(heat, float) and heat > 0.0:
         return f"the baseline is greedy: generate `{name_of(greedy)}` with temperature=0.0"
@@ -207,7 +207,7 @@ def _baseline_problem(y: SSAValue, greedy: SSAValue) -> str | None:
 
 
 def _scorer_problem(rewards: SSAValue, baseline: SSAValue) -> str | None:
-    """Why two scores are not of one scale; None where one of them is no score itself."""
+    """Why two scores are not on one scale; None where one of them is not a score itself."""
     makers = [unmoved(value).owner for value in (rewards, baseline)]
     scorers = [op.scorer for op in makers if isinstance(op, ScoreOp)]
     if len(scorers) < 2 or scorers[0].type == scorers[1].type:
@@ -217,7 +217,7 @@ def _scorer_problem(rewards: SSAValue, baseline: SSAValue) -> str | None:
 
 
 def _generate(y: SSAValue) -> GenerateOp | None:
-    """The operation that samples trajectories; None of those that a region or buffer gives."""
+    """The operation that samples trajectories; None for those of a region or a buffer."""
     return y.owner if isinstance(y.owner, GenerateOp) else None
 
 
@@ -225,8 +225,8 @@ def _generate(y: SSAValue) -> GenerateOp | None:
 class WhitenOp(RpegOp):
     """Zero mean, unit deviation over the whole batch: a barrier for streaming.
 
-    What a number counts once for: its token, or its response. A number a response counts once for
-    each of its tokens if asked to.
+    `count` says what counts once in the mean and deviation: each token, or each response. Without
+    it, per-token advantages count by tokens and per-response ones by responses.
     """
 
     name = "rpeg.whiten"

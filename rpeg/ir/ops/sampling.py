@@ -259,7 +259,7 @@ class GenerateOp(RpegOp):
 
 @irdl_op_definition
 class ScoreOp(RpegOp):
-    """One reward a response (outcome) or a token (process)."""
+    """One reward per response (outcome) or per token (process)."""
 
     name = "rpeg.score"
     SURFACE: ClassVar[str] = "score"

@@ -95,7 +95,7 @@ class JoinOp(RpegOp):
 
 
 def stream_of(value: SSAValue) -> StreamOp | None:
-    """The stream in whose chunks a value comes; None of one that is whole."""
+    """The stream in whose chunks a value comes; None for a whole value."""
     seen: set[Operation] = set()
     waiting = [value]
     while waiting:

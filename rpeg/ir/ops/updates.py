@@ -170,7 +170,7 @@ class UpdateOp(RpegOp):
             seen.add(loss)
 
     def _aggregation_rule(self) -> Iterator[Violation]:
-        """Losses a pair are averaged over pairs, losses a token are not."""
+        """Per-pair losses are averaged over pairs, per-token losses are not."""
         averaged = self.value("agg") == PAIR_MEAN
         for index, loss in enumerate(self.losses):
             maker = loss.owner
@@ -239,13 +239,13 @@ _ONE_UPDATE = "give both losses to one update"
 
 
 def made_once(op: RpegOp, owner: str) -> Iterator[Violation]:
-    """A state gets one new version a step."""
+    """A state gets one new version per step."""
     reads_next = isinstance(op, UpdateOp) and _weights(op.weights).lag == (NEXT, NEXT)
     if reads_next or _made_before(op, owner):
         mend = "keep one of the two" if isinstance(op, KlControllerOp) else _ONE_UPDATE
         yield Violation(
             "yielded-twice",
-            f"{owner}@{index_name(op)}+1 is made twice: a state gets one new version a step; "
+            f"{owner}@{index_name(op)}+1 is made twice: a state gets one new version per step; "
             f"{mend}",
             violations.result(0),
         )

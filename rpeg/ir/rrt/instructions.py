@@ -412,7 +412,7 @@ TABLES: tuple[str, ...] = ("pools",)
 
 
 def pools_of(table: Attribute) -> dict[str, tuple[int, int]]:
-    """(first, past the last) of the processes of each pool of a table, as far as it says so."""
+    """(first, past the last) of the processes of each pool of a table, where it gives them."""
     held = table.settings if isinstance(table, RecordAttr) else {}
     found = {name: python_value(value) for name, value in held.items()}
     pairs = {name: bounds for name, bounds in found.items() if isinstance(bounds, tuple)}

@@ -1,4 +1,5 @@
-"""L3, programs: one a process group, instruction by instruction. Making text takes no decision.
+"""L3, programs: one per process group, instruction by instruction. Emitting text from them involves
+no decisions.
 
 rrt.program @grpo_all "all" 2 {
   %run = rrt.call "start" {pipeline = "grpo", ...}

@@ -90,6 +90,6 @@ def _steps(op: Operation) -> int | None:
 
 
 def _whole(held: Attribute | None) -> int | None:
-    """A count of at least 0; None where there is none, which another rule speaks of."""
+    """A count of at least 0; None where the value is not one, which another rule reports."""
     count = held.value.data if isinstance(held, IntegerAttr) else None
     return count if count is not None and count >= 0 else None

@@ -127,7 +127,7 @@ def _par(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[Violation
 
 
 def _idle_optimizer(plan: PlanOp, place: PlaceOp, record: RecordAttr) -> Iterator[Violation]:
-    """A frozen model has no optimizer to share, and a stage without a model neither."""
+    """A frozen model has no optimizer to shard, nor does a stage without a model."""
     zero, stage, name = zero_of(record), stages(plan).get(place.title), _model_of(plan, place)
     model = declaration(plan, name) if name is not None else None
     trained = model is not None and "optim" in model.properties

@@ -25,7 +25,7 @@ from rpeg.ir.types.values import TrajectoriesType
 Shared = tuple[int, str]
 """(how many, how a message says it)."""
 WIDEST = 1 << 16
-"""No wider dp is proposed: a wrong figure may be any number."""
+"""No wider dp is proposed: a mistyped figure can be any number."""
 
 
 def shared(op: Operation) -> Iterator[Shared]:
@@ -45,7 +45,7 @@ def shared(op: Operation) -> Iterator[Shared]:
 
 
 def _count(op: RpegOp, name: str) -> int:
-    """A setting; 0 where it is none, which another rule speaks of."""
+    """The value of a setting; 0 where it is not a count, which another rule reports."""
     held = op.value(name)
     return held if isinstance(held, int) else 0
 

@@ -48,7 +48,7 @@ def _counts(op: CheckedOp, definition: OpDef) -> Iterator[str]:
 
 
 def _properties(op: CheckedOp, definition: OpDef) -> Iterator[str]:
-    """Properties that are no settings: those have messages of their own."""
+    """Properties that are not settings: settings have messages of their own."""
     for name, wanted in definition.properties.items():
         held = op.properties.get(name)
         if isinstance(wanted.constr, Held):

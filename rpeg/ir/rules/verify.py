@@ -75,7 +75,7 @@ def _op_problems(op: Operation) -> list[Violation]:
 
 
 def _verify_rest(op: Operation) -> None:
-    """What xDSL asks beside the rules. Raises VerifyException.
+    """What xDSL checks besides the rules. Raises VerifyException.
 
     The shape and the rules of an operation of L0 ask what its definition does; traits are left, and
     what may end a block.

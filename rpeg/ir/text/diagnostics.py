@@ -98,7 +98,7 @@ def _excerpt(at: Position, source: str) -> list[str]:
 
 
 def _visible(line: str) -> str:
-    """Control characters as escapes: a terminal would obey them."""
+    """Control characters as escapes, since a terminal would obey them."""
     return "".join(ascii(c)[1:-1] if category(c) == "Cc" and c != "\t" else c for c in line)
 
 

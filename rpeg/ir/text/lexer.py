@@ -1,4 +1,4 @@
-"""The tokens of MLIR text: xDSL's lexer, quicker and without its two faults with strings."""
+"""The tokens of MLIR text: xDSL's lexer, faster, and without its two faults with strings."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ _SENTENCES = {
 
 
 def _sentence(message: str) -> str:
-    """xDSL's message as ours are written: no capital, no dot."""
+    """xDSL's message in the style of ours: no capital, no full stop."""
     if message in _SENTENCES:
         return _SENTENCES[message]
     text = f"unexpected text{message}" if message.startswith(" ") else message

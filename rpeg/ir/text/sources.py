@@ -25,7 +25,7 @@ class Sources:
     offsets: dict[Operation, dict[Anchor, int]] = field(
         default_factory=dict[Operation, dict[Anchor, int]]
     )
-    """The same of a text whose positions are asked for by offset: few ever are."""
+    """The same for a text whose positions are looked up by offset, which few ever are."""
     place: Callable[[int], Position] | None = None
     """The position of an offset."""
 
@@ -72,7 +72,7 @@ class Sources:
 
 @cache
 def _column(number: int) -> IntAttr:
-    """Most columns are those of other operations too."""
+    """Most columns occur in many operations."""
     return IntAttr(number)
 
 

@@ -36,7 +36,7 @@ NEXT = -1
 
 @irdl_attr_definition
 class UnknownType(FlowType):
-    """The type of a value whose definition already has an error: no rule speaks of it."""
+    """The type of a value whose definition already has an error: no rule is applied to it."""
 
     name = "rpeg.unknown"
 
@@ -255,7 +255,7 @@ class TrajectoriesType(FlowType):
 
     @property
     def n(self) -> int:
-        """Completions a prompt."""
+        """Completions per prompt."""
         return self.group.data
 
     @property

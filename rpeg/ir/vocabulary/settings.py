@@ -194,7 +194,7 @@ class Setting:
 
     @property
     def counts(self) -> bool:
-        """It is a number of things, and no seed."""
+        """It is a number of things, not a seed."""
         return self.kind == INT and math.isfinite(self.range.least)
 
     @property
@@ -206,7 +206,8 @@ class Setting:
 def python_value(value: Attribute | None) -> Python:
     """The plain value that an attribute holds: seconds and bytes as numbers, records as dicts.
 
-    Rules also meet what no setting takes, before `setting-kind` refuses it: that is its text.
+    Rules also meet attributes that no setting takes, before `setting-kind` refuses them: those are
+    given as text.
     """
     match value:
         case None:

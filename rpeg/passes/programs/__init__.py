@@ -1,6 +1,7 @@
 """How operations of a scheduled step become instructions of a program: one function each.
 
-A room registers its functions in the table of `handlers` when it is imported, which is here.
+Each module registers its functions in the table of `handlers` when it is imported, which is done
+here.
 """
 
 from rpeg.passes.programs import (

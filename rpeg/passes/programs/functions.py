@@ -51,7 +51,7 @@ def _trajectories(field: SSAValue) -> SSAValue:
 
 @compiles(rewards.ImportanceOp)
 def _importance(program: Program, op: RpegOp) -> None:
-    """It tells the run what it weighs."""
+    """It takes the run, to whose metrics it adds its weights."""
     things = [program.run, *with_trajectories(program, *op.operands)]
     program.results(op, program.call(op, op.SURFACE, *things, settings=op.properties))
 

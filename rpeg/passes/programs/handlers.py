@@ -16,7 +16,7 @@ from rpeg.passes.programs.program import Cannot, Program
 
 Handler = Callable[[Program, RpegOp], None]
 HANDLERS: dict[type[RpegOp], Handler] = {}
-"""What this version compiles; an operation that is not here is refused by name."""
+"""The operations that this version compiles; any other is refused by name."""
 
 
 def compiles(*kinds: type[RpegOp]) -> Callable[[Handler], Handler]:

@@ -23,7 +23,7 @@ class Cannot(Exception):
 
 
 class NotHere(Exception):
-    """An operation needs what was refused already: that one message is enough."""
+    """An operation needs something that was already refused, which is not reported twice."""
 
 
 @dataclass(frozen=True)

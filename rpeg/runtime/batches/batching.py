@@ -40,7 +40,7 @@ def _permutation(total: int, seeds: Sequence[int]) -> Tensor:
 
 
 def together(units: Tensor, rows: int) -> Tensor:
-    """The samples of units [k] that have so many samples each, side by side: [k x rows]."""
+    """The samples of units [k] that have `rows` samples each, side by side: [k x rows]."""
     if rows == 1:
         return units
     return (units.unsqueeze(1) * rows + torch.arange(rows)).flatten()

@@ -57,7 +57,7 @@ class Examples:
     temperature: float
     """The temperature at which log-probs are taken, > 0."""
     together: int = 1
-    """How many rows, side by side, one loss reads: 2 of pairs. No split parts them."""
+    """How many adjacent rows one loss reads: 2 for pairs. No split separates them."""
     lead: int = 0
     """Places before that of the first token: 1 for a model that answers behind tokens."""
 
@@ -94,7 +94,7 @@ class Examples:
 
     @property
     def idle(self) -> list[int]:
-        """The rows that a micro-batch without any runs along with."""
+        """The rows that a micro-batch without rows of its own is run with."""
         return list(range(self.together))
 
     @cached_property

@@ -93,7 +93,7 @@ class Packing:
 
 
 class _Spread(torch.autograd.Function):
-    """A gather in both directions: few cells hold a token again, and padding has no say."""
+    """A gather in both directions: few cells hold a token again, and padding has no gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, packing: Packing) -> Tensor:

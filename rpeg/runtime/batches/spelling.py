@@ -13,10 +13,9 @@ Spelling = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def spelled(y: Trajectories, tokenizer: Tokenizer) -> Trajectories:
-    """y with ids that `tokenizer` reads as y's texts.
-
-    Where its ids do already, they stay. Else the text is tokenized anew, prompt and response, with
-    an end token where the response has ended: fields a token don't belong to these.
+    """y with ids that `tokenizer` reads as y's texts. Ids that do so already stay. Otherwise prompt
+    and response are tokenized anew, with an end token where the response has ended; per-token
+    fields of y do not fit the new tokens.
     """
     found = [_spelling(y, row, tokenizer) for row in range(len(y.rows))]
     if all(found[row] == _own(y, row) for row in range(len(y.rows))):

@@ -1,1 +1,1 @@
-"""What a run tells people: metrics, rollouts, progress, timelines."""
+"""What a run reports: metrics, rollouts, progress, timelines."""

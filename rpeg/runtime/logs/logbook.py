@@ -1,4 +1,4 @@
-"""Everything that process 0 writes down while a run trains, and takes back when it resumes."""
+"""Everything that process 0 logs while a run trains, and rolls back when it resumes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Logbook:
         self._appender.settle()
 
     def close(self) -> None:
-        """Ends the trace, settles, and stops to show progress."""
+        """Ends the trace, settles, and stops showing progress."""
         self._trace.close()
         self.settle()
         if self._live is not None:

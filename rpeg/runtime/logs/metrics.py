@@ -1,4 +1,4 @@
-"""What a step reports: values added by any process, one JSON object a step in `metrics.jsonl`.
+"""What a step reports: values added by any process, one JSON object per step in `metrics.jsonl`.
 
 A process adds to a name any number of times; at the end of the step the values are merged over the
 world: `mean` weighs by what the value counts (tokens, samples), `max` and `min` take an extreme,
@@ -52,7 +52,7 @@ class Entry:
     """Which data-parallel shard of a model it belongs to, where that has others than the batch."""
 
     def joined(self, other: Entry) -> Entry:
-        """Both together."""
+        """The sum, or the extreme, of both."""
         value = _JOIN[self.how](self.value, other.value)
         return Entry(self.how, value, self.weight + other.weight, self.shard)
 
@@ -129,7 +129,7 @@ _NONE: Mapping[str, str] = {}
 
 
 class MetricsFile:
-    """`metrics.jsonl`: appended to by process 0, one object a step."""
+    """`metrics.jsonl`: appended to by process 0, one object per step."""
 
     def __init__(self, path: Path, append: jsonl.Append = jsonl.append_text) -> None:
         self.path = path

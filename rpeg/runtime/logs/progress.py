@@ -1,4 +1,4 @@
-"""What a run shows while it trains: a live bar on a terminal, one plain line a step elsewhere."""
+"""What a run shows while it trains: a live bar on a terminal, one plain line per step elsewhere."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Eta:
 
 
 class PlainView:
-    """One line a step."""
+    """One line per step."""
 
     def __init__(self, console: Console, plan: Plan) -> None:
         self._console = console

@@ -1,4 +1,4 @@
-"""The sampled completions of each step: `rollouts/step-000020.jsonl`, one object a sample.
+"""The sampled completions of each step: `rollouts/step-000020.jsonl`, one object per sample.
 
 Fields: `step`, `prompt`, `answer`, `completion`, `rewards` (name -> value), `finished`, `tokens`
 (sampled), `trained` (those of them that train), `version` (oldest weights that made a token), `lag`
@@ -26,7 +26,7 @@ _BOOLEANS = ("false", "true")
 
 
 def describe(y: Trajectories, rewards: Mapping[str, Tensor], step: int) -> list[Line]:
-    """One line a sample; `step` counts from 1, `rewards` are per-response fields [samples]."""
+    """One line per sample; `step` counts from 1, `rewards` are per-response fields [samples]."""
     oldest = y.versions.masked_fill(~y.sampled, step).min(dim=1).values.tolist()
     ordinals, samples = y.ordinals.tolist(), y.samples.tolist()
     of_rewards = {name: jsonl.encoded(values.tolist()) for name, values in rewards.items()}

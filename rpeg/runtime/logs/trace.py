@@ -1,8 +1,8 @@
 """What each process did when: `trace.json`, in the format that Perfetto and chrome://tracing read.
 
-One event a line, in an array whose closing bracket the format lets us leave out; so a run appends
-to it, and a resumed run drops the events past its checkpoint. The end of a run closes the array;
-going on opens it again. Each process is one track, named by its pool and number.
+One event per line, in an array whose closing bracket is optional in the format; so a run appends to
+it, and a resumed run drops the events past its checkpoint. The end of a run closes the array;
+resuming it opens it again. Each process is one track, named by its pool and number.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TraceFile:
         self._append = append
 
     def append(self, spans_by_process: Sequence[list[Span]]) -> None:
-        """Adds the stages of one step, one list a process."""
+        """Adds the stages of one step, one list per process."""
         if not self.path.exists():
             self._write([])
         processes = enumerate(spans_by_process)

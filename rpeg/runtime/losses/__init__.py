@@ -2,7 +2,7 @@
 
 A loss of responses maps per-token tensors [samples, tokens] to a per-token loss of the same shape,
 zero outside the mask; `aggregation.loss_weights` then turns it into one number. A loss of pairs
-gives one number a pair. Nothing here knows about models, processes or micro-batches: totals are
+gives one number per pair. Nothing here knows about models, processes or micro-batches: totals are
 handed in.
 """
 

@@ -29,7 +29,7 @@ class Totals:
 
 
 def loss_weights(mask: Tensor, agg: Aggregation, totals: Totals) -> Tensor:
-    """What each number of a loss counts: `token_weights`, or of pairs [pairs] 1 / pairs each.
+    """The weight of each number of a loss: `token_weights`, or for pairs 1 / pairs each, [pairs].
 
     Raises ValueError for an unknown aggregation.
     """

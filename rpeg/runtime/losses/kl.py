@@ -53,7 +53,7 @@ def adapted_coef(coef: float, kl: float, samples: int, *, target: float, horizon
 def summed_kl(policy: Tensor, reference: Tensor, mask: Tensor) -> tuple[float, int]:
     """(sum over responses of the mean k1 of their tokens, responses with tokens).
 
-    Over all processes, the first by the second is the KL in nats a token that a controller steers.
+    Summed over all processes, their quotient is the KL in nats per token that a controller steers.
     """
     lengths = mask.sum(dim=1)
     means = (kl_estimate(policy, reference, "k1") * mask).double().sum(dim=1) / lengths.clamp(min=1)

@@ -23,8 +23,8 @@ class Tokenizing(Protocol):
 
 
 def share_tokenizer(policy: Tokenizing, /, *readers: Tokenizing) -> None:
-    """Raises ModelFailure for a reader of the policy's trajectories to which their ids stand for
-    other tokens: its log-probs and values of them would mean nothing.
+    """Raises ModelFailure for a model that reads the policy's trajectories and takes their ids for
+    other tokens: its log-probs and values would mean nothing.
     """
     for reader in readers:
         if not reader.tokenizer.same_ids(policy.tokenizer):

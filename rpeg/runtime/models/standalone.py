@@ -57,10 +57,8 @@ class Standalone:
 
 
 def engine_of(host: Standalone, model: SavedModel) -> EmbeddedEngine:
-    """An engine that samples from a saved model.
-
-    Joins a world of one: it computes with as many threads as a process of a run would, so that a
-    run's own figures come out again.
+    """An engine that samples from a saved model. Joins a world of one, which computes with as many
+    threads as a process of a run would, so that it reproduces a run's own figures.
     """
     engine = EmbeddedEngine(host, model, groups=Groups.make(Layout()))
     weights = LatestWeights(host, model)

@@ -1,4 +1,4 @@
-"""Memory on CPUs: what a step freed, the next one takes again."""
+"""Memory on CPUs: the next step reuses what a step freed."""
 
 from __future__ import annotations
 
@@ -29,9 +29,8 @@ def keep_freed_memory() -> bool:
 
 @functools.cache
 def spare_imports() -> None:
-    """Leaves what is there by now out of Python's collections of garbage, once a process.
-
-    A full one looks at all that torch and Megatron-Core made on import, which takes longer than a
-    step of a small model.
+    """Exempts all objects that exist now from Python's garbage collection, once per process. A full
+    collection would visit everything that torch and Megatron-Core made on import, which takes
+    longer than a step of a small model.
     """
     gc.freeze()

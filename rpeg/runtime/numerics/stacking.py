@@ -1,4 +1,4 @@
-"""Tensors one below the other, without a copy where they lie so in memory."""
+"""Concatenating tensors by rows, without a copy where they are adjacent in memory."""
 
 from __future__ import annotations
 

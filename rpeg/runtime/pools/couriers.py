@@ -54,14 +54,16 @@ class Courier(ABC, threading.Thread):
         """What the thread does."""
 
     def _wait(self, ready: Callable[[], bool]) -> None:
-        """For the main thread, which holds the condition: waits; raises the thread's error."""
+        """For the main thread, which holds the condition: waits, and raises the thread's error if
+        there is one.
+        """
         self._changed.wait_for(lambda: ready() or self._error is not None)
         if self._error is not None:
             raise self._error
 
     def end(self, *, abandon: bool = False) -> None:
-        """Nothing is put or taken from now on; `abandon`: the other side is going, and nobody wants
-        what is on the way.
+        """Nothing is put or taken from now on. With `abandon` the other side is exiting too, and
+        nobody needs what is still on the way.
         """
         with self._changed:
             self._ending, self._abandoned = True, abandon
@@ -122,8 +124,8 @@ class Sender(Courier):
 
 
 class Receiver(Courier):
-    """Receives one message of each of several processes at a time: at most `capacity` times until
-    they are taken, the time that is on its way included.
+    """Receives messages in rounds, one from each of several processes. At most `capacity` rounds
+    wait to be taken, the one that is on its way included.
     """
 
     def __init__(self, name: str, connect: Connect, *, capacity: int = sys.maxsize) -> None:
@@ -136,7 +138,7 @@ class Receiver(Courier):
 
     @property
     def here(self) -> int:
-        """How many times have arrived and were not taken."""
+        """How many rounds of messages have arrived and were not taken."""
         with self._changed:
             return len(self._arrived)
 
@@ -166,7 +168,7 @@ class Receiver(Courier):
         self.ended()
 
     def arrived(self, messages: list[Any]) -> None:
-        """Keeps the messages of one time, unless nobody will take them; in the thread."""
+        """Keeps one round of messages, unless nobody will take them. Called in the thread."""
         with self._changed:
             if not self._ending:
                 self._arrived.put(self._came, messages)
@@ -175,7 +177,7 @@ class Receiver(Courier):
                 self._changed.notify_all()
 
     def ended(self) -> None:
-        """Nothing more will come; in the thread."""
+        """Nothing more will come. Called in the thread."""
         with self._changed:
             self._over = True
             self._changed.notify_all()

@@ -1,4 +1,5 @@
-"""The home pool keeps the run's books: the others send it reports, and take their state from it.
+"""Coordination of pools: the home pool keeps the run's logs and checkpoints; the others send it
+reports, and take their state from it.
 
 A pool that trains models as well waits for it at the end of each step: a checkpoint is of one step.
 
@@ -58,7 +59,7 @@ class Over:
 
 
 class Desk:
-    """The home pool's side; on its first process, the only one that hears and tells."""
+    """The home pool's side. Only its first process receives and sends."""
 
     def __init__(self, pools: Pools) -> None:
         self.pools = pools
@@ -189,14 +190,14 @@ class Branch:
 
 
 class _Told(Receiver):
-    """Ends the process at once when the run stops early: no other pool holds anything to keep, and
-    it may be anywhere in a step that nobody will finish.
+    """Ends the process at once when the run stops early: this pool holds nothing that must be kept,
+    and it may be in the middle of a step that nobody will finish.
     """
 
     _stopped = False
 
     def arrived(self, messages: list[Any]) -> None:
-        """Looks for the end."""
+        """Notices the end of the run."""
         (message,) = messages
         self._stopped = isinstance(message, Over) and message.stopped
         super().arrived(messages)

@@ -98,7 +98,7 @@ class Flight(Generic[T]):
         return max(0, batches * self.size - len(self._ended) - len(self._flying))
 
     def lacks(self, step: int, version: int) -> int:
-        """How many prompts there are too few to start as many groups."""
+        """How many prompts are missing to start as many groups as there is room for."""
         return max(0, self.room(step, version) - len(self._waiting))
 
     def offer(self, prompts: Iterable[T]) -> None:

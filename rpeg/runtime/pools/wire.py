@@ -21,7 +21,7 @@ from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 from rpeg.runtime import world
 
 PATIENCE = timedelta(days=30)
-"""A step may take any time; whoever dies closes the connection, and is noticed at once."""
+"""A step may take any time; a process that dies closes the connection, which is noticed at once."""
 
 
 class Wire:

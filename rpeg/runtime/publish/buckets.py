@@ -13,7 +13,7 @@ from rpeg.runtime.publish.digest import Digest, digest, nothing
 from rpeg.runtime.publish.plan import Bucket, Piece
 
 Types = Mapping[str, torch.dtype]
-"""By tensor."""
+"""Element types, by tensor."""
 
 
 def empty(size: int) -> Tensor:

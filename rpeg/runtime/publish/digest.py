@@ -39,17 +39,19 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def nothing() -> Digest:
-    """Of no elements."""
+    """The digest of no elements."""
     return np.zeros(WORDS, dtype=np.uint64)
 
 
 def digest(name: str, box: Box, values: Tensor) -> Digest:
-    """Of the part `box` of the tensor `name`; `values` have the box's shape, on any device."""
+    """The digest of the part `box` of the tensor `name`; `values` have the box's shape, on any
+    device.
+    """
     return _digest([(name, box, values)], values.element_size())
 
 
 def shown(total: Digest) -> str:
-    """As 32 hexadecimal digits."""
+    """The digest as 32 hexadecimal digits."""
     return hashlib.blake2b(total.tobytes(), digest_size=16).hexdigest()
 
 
@@ -60,7 +62,7 @@ def odd_numbers(count: int) -> Digest:
 
 
 def checksum(tensors: Iterable[tuple[str, Tensor]]) -> str:
-    """Of whole tensors, in any order: 32 hexadecimal digits."""
+    """The digest of whole tensors, in any order, as 32 hexadecimal digits."""
     by_size: defaultdict[int, list[Part]] = defaultdict(list)
     for name, tensor in tensors:
         box = Box.whole(tuple(tensor.shape))
@@ -69,7 +71,7 @@ def checksum(tensors: Iterable[tuple[str, Tensor]]) -> str:
 
 
 def _digest(parts: Sequence[Part], size: int) -> Digest:
-    """Of parts whose elements have `size` bytes."""
+    """The digest of parts whose elements have `size` bytes."""
     bits = [values.detach().view(_BITS[size]) for _, _, values in parts]
     sums = torch.cat([_along(b, axis) for b in bits for axis in range(b.dim())])
     factors = _factors(tuple((name, box) for name, box, _ in parts))

@@ -19,7 +19,7 @@ BUCKET_BYTES = 32 * MIB
 PIECE_BYTES = 4 * MIB
 """Pieces are larger only where one row is; small enough for a processor's cache."""
 LARGE_BYTES = MIB // 4
-"""From which on a bucket of one piece is worth its message."""
+"""From this size on, a bucket of one piece is worth a message of its own."""
 _ALIGNED = 16
 """Bytes: where pieces begin in a bucket, so that any element type can be read there."""
 

@@ -1,7 +1,7 @@
 """Where a run's completions and rewards come from, and who watches it train.
 
-A live run samples, asks its verifiers, and is watched by nobody. `replay` beside this puts a
-recording in the place of all three.
+A live run samples and asks its verifiers, and nobody watches it train. `replay` substitutes a
+recording for both, and watches.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class AwaitedWeights(Named, WeightReader, Protocol):
 
 
 class Oracle:
-    """That of a live run."""
+    """The oracle of a live run."""
 
     live = True
     """Whether what is trained is to be used, and kept at the end."""

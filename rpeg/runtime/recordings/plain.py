@@ -23,7 +23,7 @@ def tensors(y: Trajectories) -> dict[str, Tensor]:
 
 
 def rest(y: Trajectories) -> dict[str, Any]:
-    """The rest: lists, dicts, texts and numbers. Where rows are written is left out."""
+    """Everything else: lists, dicts, texts and numbers, without the places of rows."""
     return {
         "rows": [row(each) for each in y.rows],
         "prompt_ids": [list(ids) for ids in y.prompt_ids],

@@ -305,7 +305,7 @@ def _settings(layout: Mapping[str, Any]) -> str:
 
 
 def verified(checkpoint: Path) -> list[str]:
-    """What is wrong with a checkpoint, one text a file; empty if it is sound. Reads all of it."""
+    """What is wrong with a checkpoint, one text per file; empty if it is sound. Reads all of it."""
     return damages(checkpoint)
 
 

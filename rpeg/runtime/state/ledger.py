@@ -1,4 +1,4 @@
-"""Which samples trained which model in which step: `ledger.jsonl`, one line an update.
+"""Which samples trained which model in which step: `ledger.jsonl`, one line per update.
 
 A sample is known by (prompt ordinal, index in its group). In the history that survives, each
 (sample, epoch, minibatch) of an update occurs once: the ledger is committed with the checkpoint.

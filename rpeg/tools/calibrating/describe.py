@@ -13,7 +13,7 @@ from rpeg.tools.calibrating.fit import Line, Wire, line, wire
 from rpeg.tools.calibrating.measured import Measured
 
 DIGITS = 4
-"""Significant ones; measurements have no more."""
+"""Significant digits; measurements have no more."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def _host(found: Measured, fits: Fits) -> Iterator[Figure]:
 
 
 def _reached(found: Measured, fits: Fits) -> tuple[float, float, str]:
-    """Bytes a second, seconds and where they come from; one process alone crosses no link."""
+    """Bytes per second, seconds and where they come from; one process alone crosses no link."""
     if fits.wire is None:
         return fits.stream.rate, 0.0, "one process alone: as its memory"
     error = f"fits them within {100 * fits.wire.error:.0f} % (median)"

@@ -30,7 +30,7 @@ class Line:
     """seconds = work / rate + head."""
 
     rate: float
-    """FLOPs or bytes a second."""
+    """FLOPs or bytes per second."""
     head: float
     """Seconds."""
 

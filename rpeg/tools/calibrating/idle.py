@@ -1,4 +1,4 @@
-"""Whether the machine does something else: what is measured then is too slow."""
+"""Whether the machine is busy with something else, so that measurements would come out too slow."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def _launcher(processes: int) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """As a package's launch.sh has it, one thread a process and memory in huge pages; gloo on the
+    """As a package's launch.sh has it, one thread per process and memory in huge pages; gloo on the
     loopback interface, and this installation of rpeg.
     """
     root = str(Path(rpeg.__file__).parents[1])

@@ -39,7 +39,7 @@ class Measured:
     memory_bytes: float
     """Of a GPU; on cores, a process's share of the host's."""
     reserved_bytes: float
-    """Of that, what no tensor can have."""
+    """The part of it that no tensor can have."""
     host_bytes: float
     matmuls: tuple[Timed, ...]
     attention: tuple[Timed, ...]

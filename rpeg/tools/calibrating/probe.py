@@ -1,4 +1,4 @@
-"""The tiny forward pass that tells what Python's launches take, and small products.
+"""The tiny forward pass that measures the cost of launches from Python and of small products.
 
 With one sequence a decode step is all launches; with many, what a sequence adds beyond its FLOPs
 and bytes is the two small products of each head. Both are solved for in the formula of decode steps
@@ -19,13 +19,15 @@ PAST = 12
 """Tokens in the cache before each sequence's next one."""
 
 SLOTS = PAST + 5
-"""Of the cache: it is filled one by one, so that some are empty but at the end."""
+"""Slots of the cache, which is filled one by one: some are empty until the end."""
 
 CHUNKS = 2
-"""That take turns, each with a cache: in a step, too, the processor's have held other things."""
+"""Chunks that take turns, each with a cache: in a step, too, other data has passed through the
+processor's caches.
+"""
 
 SEQUENCES = (1, 128)
-"""Of the two steps that are timed."""
+"""Sequences of the two steps that are timed."""
 
 WEIGHTS = LAYERS * (4 * HIDDEN**2 + 3 * HIDDEN * FFN)
 

@@ -33,12 +33,13 @@ from rpeg.tools.calibrating import probe
 from rpeg.tools.calibrating.measured import Exchange, Measured, Timed
 
 LEAST_S = 0.02
-"""How long one round of a measurement lasts at least: longer than clocks and schedulers jitter."""
+"""The least length of one round of a measurement, well above the jitter of clocks and schedulers.
+"""
 
 ALTERNATIONS = 12
 """Messages of a round."""
 MOST_PAIRS = 1024
-"""Of operands: small ones are so many that a table of them would not fit, either."""
+"""Of operands: there are so many small ones that even a table of them would not fit."""
 BESIDE = 256
 """Side of the square product between two messages."""
 
@@ -121,7 +122,7 @@ class Bench:
             yield self._round(work, calls)
 
     def _round(self, work: Work, calls: int) -> float:
-        """Seconds of one of so many calls."""
+        """Seconds per call of a round."""
         self._wait()
         begin = self.clock()
         for _ in range(calls):
@@ -296,7 +297,9 @@ _resident_at_start = _resident()
 
 
 def _on_cores(rounds: int) -> Bench:
-    """Its clock stands still while others have the core; waits for a GPU or a peer are no work."""
+    """Its clock stands still while other processes have the core; waits for a GPU or a peer do not
+    count as work.
+    """
     return Bench(torch.device("cpu"), ON_CORES, rounds, time.thread_time)
 
 

@@ -1,4 +1,4 @@
-"""What of a checked pipeline `rpeg compile` refuses, as notes at its lines."""
+"""What `rpeg compile` would refuse in a checked pipeline, as notes at its lines."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from rpeg.tools.predicting.placing import NoSpeeds, Placed, placed
 
 @dataclass(frozen=True)
 class Findings:
-    """Of a pipeline that a cluster can run, as far as is known."""
+    """What is known of a pipeline that a cluster can run."""
 
     pipeline: str
     plan: str
@@ -36,7 +36,7 @@ class Findings:
 
     def lines(self) -> Iterator[str]:
         """What a reader wants to know, a line each."""
-        seconds = f": {self.estimate.period_s:.3g} s a step" if self.estimate is not None else ""
+        seconds = f": {self.estimate.period_s:.3g} s per step" if self.estimate is not None else ""
         yield f"plan {self.plan} on {self.cluster}{seconds}"
         tasks = ", ".join(f"{len(order)} tasks on {pool}" for pool, order in self.orders.items())
         yield f"order: {tasks}: no deadlock"
@@ -90,7 +90,7 @@ def _examined(there: Placed, target: Target) -> tuple[Findings, Sequence[Diagnos
 
 
 def _estimate(there: Placed, target: Target) -> tuple[Estimate | None, Sequence[str]]:
-    """With what was assumed, or why there is none."""
+    """The estimate with its assumptions, or why there is none."""
     try:
         found = predicted(there, target).estimate
     except NoSpeeds as error:

@@ -1,4 +1,4 @@
-"""Memory that is not enough: which stage, of which pool, for what, from which lengths on."""
+"""Where memory does not suffice: in which pool and stage, for what, and from which lengths on."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def memory_problems(
 
 
 def lacking(memory: Iterable[PoolMemory]) -> str | None:
-    """Of what lacks memory, in one line; None where all fits."""
+    """What lacks memory, in one line; None where everything fits."""
     least = next((held for held in memory if not held.fits), None)
     if least is None:
         return None

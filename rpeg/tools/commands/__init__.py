@@ -1,1 +1,1 @@
-"""The subcommands of `rpeg`, one a module."""
+"""The subcommands of `rpeg`, one per module."""

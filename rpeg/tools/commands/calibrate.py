@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--processes",
         type=positive,
         metavar="N",
-        help="measure with so many at once (default: one a GPU, or else one a core)",
+        help="measure with so many at once (default: one per GPU, or else one per core)",
     )
     parser.add_argument(
         "--rounds", type=positive, default=5, metavar="N", help="medians are over N (default: 5)"

@@ -49,7 +49,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Checks each file, and tells of all of them."""
+    """Checks each file, and reports on all of them."""
     where = target(options)
     there = where if where.cluster or where.plan else None
     checked = [_checked(name, options.set, there) for name in options.files]
@@ -76,7 +76,7 @@ class Unchecked:
 
 @dataclass(frozen=True)
 class Checked:
-    """A file, and what there is to say of it."""
+    """A file, and what was found in it."""
 
     source: Source
     loaded: Loaded
@@ -93,7 +93,7 @@ class Checked:
 
 
 def _checked(name: str, overrides: Sequence[str], there: Target | None) -> Checked | Unchecked:
-    """One file: what is wrong with it is not to hide what is wrong with others."""
+    """One file; its errors must not hide those of others."""
     try:
         source = read(name)
         language_only(source, "rpeg check")
@@ -177,7 +177,7 @@ def _tell(checked: Checked | Unchecked, params: bool) -> None:
 
 
 def _of_sources(loaded: Loaded, source: Source) -> Iterator[Diagnostic]:
-    """What this machine says of the sources; files that are not here are warnings."""
+    """Problems with the sources on this machine; files that are missing here are warnings."""
     for pipeline in pipelines(loaded.module) if loaded.module is not None else ():
         yield from source_problems(
             pipeline, loaded.sources, source, allow_python=True, needs_files=False

@@ -47,7 +47,7 @@ Side = tuple[ModuleOp, ast.File | None]
 
 
 def _facts(side: Side, params: bool) -> Facts:
-    """Params are told only where both files can have some."""
+    """Params are compared only where both files can have some."""
     module, tree = side
     return facts(module, tree if params else None)
 

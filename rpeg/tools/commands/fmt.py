@@ -1,4 +1,4 @@
-"""`rpeg fmt`: the canonical form of a text, in place of it."""
+"""`rpeg fmt`: rewrites a text in its canonical form."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Formats each file; one that can't be read or parsed keeps no other from it."""
+    """Formats each file; one that can't be read or parsed does not stop the others."""
     code = OK
     for name in options.files:
         try:

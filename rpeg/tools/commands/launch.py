@@ -85,7 +85,7 @@ def _admitted(folder: RunFolder, options: argparse.Namespace) -> str | None:
 
 
 def _run_dir(options: argparse.Namespace) -> Path:
-    """What is said of it, or the package's own default. Raises Failure."""
+    """The run folder that was asked for, or the package's own default. Raises Failure."""
     given = options.run_dir or os.environ.get("RPEG_RUN_DIR")
     if given is not None:
         return Path(given)

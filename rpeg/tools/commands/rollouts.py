@@ -24,7 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--limit", type=positive, default=20, metavar="N", help="how many (default: 20)"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _tell_more(shown: int, there: int, steps: Sequence[int]) -> None:
-    """What else there is to see, beside the output: that may be piped."""
+    """What else there is to see; not on standard output, which may be piped."""
     sys.stdout.flush()
     if shown < there:
         text = f"{shown} of {there} completions of this step: --limit {there} shows all"

@@ -24,7 +24,7 @@ from rpeg.tools.views.simulation import text
 HELP = "simulate steps of a pipeline on a cluster: lengths vary, links are shared"
 
 MOST_STEPS = 10_000
-"""The mean of so many is known to a hundredth of what one of them varies by."""
+"""The standard error of a mean over this many is a hundredth of one step's deviation."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +48,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _steps(text: str) -> int:
-    """A whole number of at least 1, no more than are of use."""
+    """A whole number of at least 1, and at most MOST_STEPS."""
     steps = positive(text)
     if steps > MOST_STEPS:
         raise argparse.ArgumentTypeError(f"expected at most {MOST_STEPS} steps, not {text}")

@@ -28,7 +28,7 @@ class Change:
 
 
 def compare(old: Facts, new: Facts) -> list[Change]:
-    """Every difference, in the order of the new module; what went is told after what stayed."""
+    """Every difference, in the order of the new module; what is gone comes after what stayed."""
     return [change for pair in _sections(old, new) for change in _section(*pair)]
 
 
@@ -124,7 +124,7 @@ class Matching:
         yield from differences(before, new.fields)
 
     def _lost(self, new: Item) -> bool:
-        """Whether it is about a value that has that name no more: MLIR's tools drop names."""
+        """Whether it is about a value that no longer has that name: MLIR's tools drop names."""
         about = new.fields.get(ABOUT)
         return isinstance(about, Ref) and about.name not in self.made
 

@@ -1,4 +1,4 @@
-"""A file that shows a crash again: the IR that a pass crashed on, and the command line."""
+"""A file that reproduces a crash: the IR that a pass crashed on, and the command line."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class PassRunner:
             raise
 
     def _before(self, step: ModulePass, module: ModuleOp) -> str:
-        """The text of the IR, where someone asks."""
+        """The text of the IR, where it will be compared or shown."""
         if not (self._watch.before_all or self._watch.after_change):
             return ""
         text = self._watch.show(module)

@@ -1,4 +1,4 @@
-"""`--pass-statistics`: how many operations each pass left, and what it says that it did."""
+"""`--pass-statistics`: how many operations each pass left, and its own counts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Entry:
     """Operations, those of regions included."""
     after: int = 0
     counts: Mapping[str, int] = field(default_factory=dict[str, int])
-    """What a pass of ours says that it did, of all chunks."""
+    """The counts of a pass of ours, over all chunks."""
 
 
 class Statistics:
@@ -41,7 +41,7 @@ class Statistics:
             entry.counts = step.statistics.counts
 
     def report(self) -> str:
-        """A block a pass, in the order in which they ran."""
+        """One block per pass, in the order in which they ran."""
         return "".join(line for entry in self._entries.values() for line in _lines(entry))
 
 

@@ -37,7 +37,7 @@ class Timer:
 
     @contextmanager
     def whole(self) -> Iterator[None]:
-        """Times everything: what no span covers is told as the rest."""
+        """Times everything; what no span covers is reported as the rest."""
         with _clocked(self.total):
             yield
 

@@ -47,7 +47,7 @@ def target_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def target(options: argparse.Namespace) -> Target:
-    """What the options say. Raises Failure for a cluster or an architecture that is none."""
+    """What the options say. Raises Failure for an unknown cluster or architecture."""
     architectures = dict(_architecture(text) for text in options.arch)
     return Target(_cluster(options.cluster, options.gpus), options.plan, architectures, options.set)
 

@@ -46,7 +46,7 @@ class Placed:
     checkers: Mapping[str, Cores]
     """The stages that pools of cores run, by name."""
     notes: tuple[str, ...] = ()
-    """What a user is told of the plan."""
+    """Notes on the plan, for the user."""
 
     @property
     def pipeline(self) -> PipelineOp:

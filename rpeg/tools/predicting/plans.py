@@ -20,7 +20,7 @@ class Chosen:
     """Where a pipeline is to run."""
 
     cluster: str
-    """Without a size where only a plan would need it, and there is none."""
+    """Without a size where only a plan would need one and there is no plan."""
     plan: PlanOp | None
     """None: the file has no plan for the cluster."""
     moved: bool = False
@@ -76,7 +76,9 @@ def _sized(cluster: str, name: str) -> bool:
 
 
 def _cluster_of(plan: PlanOp | None, target: Target) -> str:
-    """The cluster as the command line or the plan names it. Raises Failure if it is none."""
+    """The cluster that the command line or the plan names. Raises Failure if there is no such
+    cluster.
+    """
     own = plan.cluster.data if plan is not None else None
     if target.cluster is None or (own is not None and _sized(own, target.cluster)):
         assert own is not None

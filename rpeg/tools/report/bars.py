@@ -53,7 +53,7 @@ def _bar(cell: Element, figure: Figure, longest: float) -> None:
 
 
 def draw_breakdown(section: Element, estimate: Figure) -> None:
-    """One bar a stage, a part for each cause, as long as its seconds."""
+    """One bar per stage, a part for each cause, as long as its seconds."""
     causes = dict.fromkeys(name for s in estimate["stages"] for name, _ in s["breakdown"].items())
     colours = {cause: f"c{k % COLOURS}" for k, cause in enumerate(causes)}
     longest = max(stage["seconds"].number for stage in estimate["stages"])

@@ -1,4 +1,4 @@
-"""One colour a stage, the same in every drawing of a page; report.css says which they are."""
+"""One colour per stage, the same in every drawing of a page; report.css says which they are."""
 
 from __future__ import annotations
 

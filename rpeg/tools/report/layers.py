@@ -24,7 +24,7 @@ Item = str | tuple[str, str, int]
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of what is placed, in the units of the drawing."""
+    """Sizes of what is placed, in the units of the drawing."""
 
     node: float
     bend: float

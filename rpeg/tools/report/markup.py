@@ -46,7 +46,7 @@ def fill(element: Element, figure: Figure, unit: Callable[[float], str] | None =
 
 
 def drawing(parent: Element, width: float, height: float, label: str) -> Element:
-    """An SVG of a size in its own units, which `label` tells to those who can't see it."""
+    """An SVG of a size in its own units; `label` describes it to screen readers."""
     return tag(
         parent,
         "svg",

@@ -81,7 +81,7 @@ def _summary(main: Element, figures: Figure) -> None:
     cards = tag(main, "dl", class_="cards")
     _card(cards, "period", figures["period_s"], seconds)
     _card(cards, "a step by itself", figures["latency_s"], seconds)
-    _card(cards, "tokens a second", figures["cost"]["tokens_per_s"], number)
+    _card(cards, "tokens per second", figures["cost"]["tokens_per_s"], number)
     _card(cards, "a step costs", figures["cost"]["usd_per_step"], dollars)
     if figures["notes"].value:
         notes = tag(main, "ul", class_="notes")
@@ -106,7 +106,7 @@ def _cost(section: Element, figures: Figure) -> None:
     cost = figures["cost"]
     _fact(body, "a step", cost["usd_per_step"], dollars)
     _fact(body, "trained tokens", cost["usd_per_token"], dollars_for_million)
-    _fact(body, "trained tokens a second", cost["tokens_per_s"], number)
+    _fact(body, "trained tokens per second", cost["tokens_per_s"], number)
     table = tag(section, "table")
     head = tag(tag(table, "thead"), "tr")
     for title in ("pool", "GPUs", "busy"):

@@ -1,4 +1,4 @@
-"""Numbers with their units, to three digits, as a reader takes them in."""
+"""Numbers with their units, to three digits, as people read them."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def intensity(stage: Figure) -> float:
 
 
 def corner(stages: Sequence[Figure]) -> float:
-    """FLOPs a byte at which peak FLOP/s and peak bytes/s take as long."""
+    """FLOPs per byte at which peak FLOP/s and peak bytes/s take equally long."""
     return median(intensity(s) * s["mbu"].number / s["mfu"].number for s in stages)
 
 

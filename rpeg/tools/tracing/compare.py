@@ -1,4 +1,4 @@
-"""Two traces against each other: seconds a step of every stage, the biggest gaps first."""
+"""Two traces against each other: seconds per step of every stage, the biggest gaps first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rpeg.tools.tracing.read import Trace
 
 @dataclass(frozen=True)
 class Gap:
-    """Seconds a step, predicted and measured; None where a trace has no such stage."""
+    """Seconds per step, predicted and measured; None where a trace has no such stage."""
 
     name: str
     predicted: float | None

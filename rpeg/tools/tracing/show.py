@@ -6,12 +6,12 @@ from rpeg.tools.tracing.compare import Comparison, Gap
 
 
 def text(found: Comparison) -> str:
-    """One line a stage, the whole step below."""
+    """One line per stage, the whole step below."""
     width = max(len(gap.name) for gap in (*found.stages, found.step))
     head = f"{'stage':{width}}  predicted   measured        gap  ratio"
     lines = [head, *(_line(gap, width) for gap in found.stages), _line(found.step, width)]
     predicted, measured = found.steps
-    lines.append(f"seconds a step: medians over {predicted} predicted and {measured} measured")
+    lines.append(f"seconds per step: medians over {predicted} predicted and {measured} measured")
     return "\n".join(lines) + "\n"
 
 

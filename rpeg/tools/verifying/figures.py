@@ -1,7 +1,7 @@
 """What is compared of each model and of each of its heads.
 
-A critic's head is a row of some hundred numbers beside a trunk of millions: in one mean with all
-weights, or in one greatest difference with a policy's log-probs, nobody would see it go wrong.
+A critic's head is a row of some hundred numbers beside a trunk of millions: in a mean over all
+weights, or in one maximum with a policy's log-probs, its errors would go unseen.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Hardening: the same pipeline, made small, quick, and hard to compute wrongly.
 
-Two layouts can agree on a loss for the wrong reasons: with one optimizer step a batch and no KL
+Two layouts can agree on a loss for the wrong reasons: with one optimizer step per batch and no KL
 term the policy's ratio is 1, and the loss is the same number for any weights. So every update takes
 two optimizer steps, its learning rate moves the weights, and its loss has a KL term to a reference
 of other weights: at the actor's own weights that term's gradient is rounding noise, which Adam
@@ -179,7 +179,7 @@ class Hardening:
             _shrink(update, epochs=MINIBATCHES)
         if update.optimizer_steps != before:
             self.notes.append(
-                f"`{model.title}` takes {update.optimizer_steps} optimizer steps a batch"
+                f"`{model.title}` takes {update.optimizer_steps} optimizer steps per batch"
             )
         y = next((t for loss in update.losses if (t := _sampled(loss)) is not None), None)
         if y is not None and model.form_name in SAMPLED:

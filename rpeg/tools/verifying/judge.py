@@ -62,7 +62,7 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """What people read first."""
+        """The verdict in one word."""
         return "refused" if self.refused else "DIFFERS" if self.problem else "same"
 
 

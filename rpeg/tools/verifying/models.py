@@ -65,6 +65,6 @@ def _in_fp32(config: Path) -> str:
 
 
 def _noisy(tensor: Tensor, draw: torch.Generator, std: float) -> Tensor:
-    """With noise; that of a tensor of zeros has the deviation of fresh weights."""
+    """The tensor with noise; that of a tensor of zeros has the deviation of fresh weights."""
     scale = float(tensor.square().mean().sqrt())
     return tensor + (SPREAD * scale or std) * torch.randn(tensor.shape, generator=draw)

@@ -1,1 +1,1 @@
-"""The graph of a step for other readers than compilers: drawings, records, a summary."""
+"""The graph of a step for people and other tools: drawings, records, a summary."""

@@ -17,7 +17,7 @@ SHAPES: Mapping[Kind, str] = {
 
 
 def dot(graphs: Sequence[Graph]) -> str:
-    """One digraph a pipeline. Edges to the next step are dashed, regions are clusters."""
+    """One digraph per pipeline. Edges to the next step are dashed, regions are clusters."""
     return "".join(f"{line}\n" for graph in graphs for line in _graph(graph))
 
 

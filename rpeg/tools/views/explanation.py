@@ -56,7 +56,7 @@ class Explanation:
         }
 
     def text(self) -> str:
-        """All of it for a reader."""
+        """The explanation as text."""
         parts = (self._head(), self._cycle(), self._stages(), self._what_if(), self._notes())
         return "\n".join("\n".join(lines) for part in parts if (lines := list(part))) + "\n"
 

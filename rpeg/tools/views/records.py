@@ -20,7 +20,7 @@ from rpeg.tools.views.graph import GraphBuilder, graphs, made_by
 from rpeg.tools.views.sizes import size_of
 
 SCHEMA = "rpeg-graph/1"
-"""Another number after a change that a reader would notice."""
+"""The version of the schema; a change that readers would notice increases it."""
 Record = dict[str, object]
 
 

@@ -2,15 +2,15 @@
 
 Rows are packed, without padding. Per element:
 
-    prompts                   4 B a token (int32 ids)
-    demonstrations, pairs     5 B a token: int32 id and loss mask
-    trajectories              5 B a response token: int32 id and loss mask
-    a number a token          4 B a response token (fp32): log-probs, values, rewards, advantages
-    a number a response       4 B a response (fp32)
+    prompts                   4 B per token (int32 ids)
+    demonstrations, pairs     5 B per token: int32 id and loss mask
+    trajectories              5 B per response token: int32 id and loss mask
+    per-token numbers         4 B per response token (fp32): log-probs, values, rewards, advantages
+    per-response numbers      4 B per response (fp32)
 
 How many response tokens there are is known before a run as a bound, responses x max_tokens, and as
 an expectation where the file has an `expect` line for the trajectories. Lengths of prompts and of
-demonstrations are in the data, so only their bytes a token are known.
+demonstrations are in the data, so only their bytes per token are known.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Size:
     shape: str
     """Its elements: `64 prompts`, `64 x 8 responses`."""
     each: int
-    """Bytes an element."""
+    """Bytes per element."""
     element: str
     """What they are counted by: a token, a response."""
     most: int | None = None

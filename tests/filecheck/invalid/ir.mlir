@@ -211,7 +211,7 @@ rpeg.pipeline @buffers {
     %x, %lx = rpeg.generate %actor, %p {max_tokens = 8}
     // expected-error@+1:26 {{`queue` holds 2 groups, and 4 are pushed at once: this never ends; write capacity = 4 or more}}
     %queue_1 = rpeg.push %queue, %y, %lp
-    // expected-error@+1:5 {{`queue` holds 2 values a group; 1 are pushed}}
+    // expected-error@+1:5 {{`queue` holds 2 values per group; 1 are pushed}}
     %queue_2 = rpeg.push %queue_1, %y
     %old = rpeg.logprob %actor, %x
     // expected-error@+1:40 {{`queue` holds !rpeg.tok<logprob, @actor sampled> here; `old` is !rpeg.tok<logprob, @actor> a group}}

@@ -70,7 +70,7 @@ builtin.module {
       %pg = rpeg.loss.ppo_clip %y, %adv, %lp_old {clip_low = 2.000000e-01 : f64, clip_high = 2.000000e-01 : f64}
       %ent = rpeg.loss.entropy %y {coef = 1.000000e-03 : f64}
       %ac_1, %ac_opt_1 = rpeg.update %ac, %ac_opt, %pg {agg = "token_mean"}
-      // expected-error@+1:7 {{ac@i+1 is made twice: a state gets one new version a step; give both losses to one update}}
+      // expected-error@+1:7 {{ac@i+1 is made twice: a state gets one new version per step; give both losses to one update}}
       %ac_2, %ac_opt_2 = rpeg.update %ac, %ac_opt, %ent {agg = "token_mean"}
       rpeg.yield %ac_2, %ac_opt, %train
     }

@@ -123,7 +123,7 @@ def test_groups_without_advantages_are_left_out(tmp_path: Path) -> None:
 
 
 def test_books_are_kept_between_stages(tmp_path: Path) -> None:
-    """Processes hand each other three objects a step, with two messages each."""
+    """Processes hand each other three objects per step, with two messages each."""
     one, two = estimated(tmp_path, 1), estimated(tmp_path, 2)
     assert one["q"] > 0.0
     assert two["q"] - one["q"] > 3 * 2 * 2 * HOP * 0.98

@@ -26,7 +26,7 @@ benchmark = script("benchmarks/demo_seeds.py")
 
 
 def write_run(folder: Path, accuracies: list[float | None]) -> Path:
-    """A run of 60 s a step; None: a step without an evaluation."""
+    """A run of 60 s per step; None: a step without an evaluation."""
     folder.mkdir(parents=True)
     lines = [
         {"step": step, "seconds": 60.0} | ({} if a is None else {"eval/heldout_acc": a})

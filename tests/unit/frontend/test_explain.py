@@ -78,7 +78,7 @@ BREAKS = [
             "example adamw(lr=1e-6)"
         ],
     ),
-    ("size=8)", "size=8) q", ["5:26: one statement a line: put `q` on a line of its own"]),
+    ("size=8)", "size=8) q", ["5:26: one statement per line: put `q` on a line of its own"]),
     ("i < 5 {", "i {", ["4:10: a step says how many times it runs: step i < 500 {"]),
     ("i < 5 {", "i < 5", ["4:13: expected `{`, found the end of the line"]),
     ("rpeg 0.1\n", "", ["1:1: a file begins with the line `rpeg 0.1`"]),

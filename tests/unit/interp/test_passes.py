@@ -175,7 +175,7 @@ BUGS = {
     ("rpeg-eliminate-old-logprob", "clipped losses only"): WEIGHTED,
     ("rpeg-eliminate-old-logprob", "one optimizer step"): grpo(),
     ("rpeg-eliminate-reference", "weight 0"): grpo(),
-    ("rpeg-eliminate-reference", "rewards a token"): SPREAD,
+    ("rpeg-eliminate-reference", "rewards per token"): SPREAD,
     ("rpeg-eliminate-reference", "another loss"): ONLY_KL,
     ("rpeg-eliminate-dead-stages", "no effect"): CHECKED,
     ("rpeg-eliminate-dead-stages", "no new state"): AVERAGED,

@@ -71,5 +71,5 @@ def _is_text(node: ast.AST) -> bool:
 
 def test_explained() -> None:
     text = explained("yielded-twice")
-    assert text.startswith("yielded-twice (L0)\n\nA state gets one next version a step.\n")
+    assert text.startswith("yielded-twice (L0)\n\nA state gets one next version per step.\n")
     assert "\n+    actor@i+1 = update(actor@i, ce, small, agg=token_mean)\n" in text

@@ -204,7 +204,7 @@ def streamed(work: Work) -> float:
 
 
 def pricing() -> Pricing:
-    """Of the demo's model on a core that does nothing but stream four bytes a second."""
+    """Of the demo's model on a core that does nothing but stream four bytes per second."""
     core = replace(
         load_machine("h100"),
         flops={"fp32": 1e30},

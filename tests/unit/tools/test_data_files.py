@@ -32,8 +32,8 @@ def said(shell: Shell, *words: str) -> str:
 @pytest.mark.parametrize(
     ("content", "what"),
     [
-        (b"", " holds no rows: write a JSON object a line"),
-        (b"\n  \n", " holds no rows: write a JSON object a line"),
+        (b"", " holds no rows: write a JSON object per line"),
+        (b"\n  \n", " holds no rows: write a JSON object per line"),
         (GOOD * 3, " has 3 rows, fewer than a batch of 4: lower its size, or add rows"),
         (GOOD + b"\n" + b'{"prompt": "a",}\n', ":3:16: no valid JSON (Expecting property name"),
         ('{"prompt": "hé'.encode() + b'\xe9"}\n', ":1:15: no UTF-8 (byte 0xe9): write the file"),

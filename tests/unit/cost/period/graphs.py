@@ -61,7 +61,7 @@ def period_by_force(graph: TaskGraph) -> float:
 
 
 def period_by_running(graph: TaskGraph, settle: int, steps: int) -> float:
-    """Seconds a step between step `settle` and `settle + steps`, of the task that falls behind
+    """Seconds per step between step `settle` and `settle + steps`, of the task that falls behind
     most.
     """
     order = sorted(graph.tasks, key=lambda task: int(task.name))

@@ -48,7 +48,7 @@ def test_draws_have_the_distributions_moments(each: Distribution) -> None:
 
 
 def test_tasks_take_what_is_expected_on_average() -> None:
-    """The longest of 64 responses on as many slots ends the batch, one second a token."""
+    """The longest of 64 responses on as many slots ends the batch, one second per token."""
     steps = [draws(3)(step) for step in range(300)]
     assert fmean(step["y"] for step in steps) == pytest.approx(10, rel=0.03)
     assert fmean(step["actor"] for step in steps) == pytest.approx(20, rel=0.01)
@@ -64,7 +64,7 @@ def test_draws_repeat_by_seed_step_and_stage() -> None:
 
 
 def test_chunks_wait_for_their_longest() -> None:
-    """Two replicas with three responses each, two at a time, a second a token."""
+    """Two replicas with three responses each, two at a time, a second per token."""
 
     found = Chunks(2, 2, lambda longest: longest).ends(np.array([5.0, 9.0, 2.0, 1.0, 1.0, 7.0]))
     assert found.tolist() == [9, 9, 11, 1, 1, 8]

@@ -1,4 +1,4 @@
-"""Files of one JSON object a line."""
+"""Files of one JSON object per line."""
 
 from __future__ import annotations
 
