@@ -32,8 +32,8 @@ from subprocess import CalledProcessError
 from typing import Any
 
 from rpeg.cost.estimate import Estimate
-from rpeg.cost.estimating import estimate
 from rpeg.cost.platform import load_platform
+from rpeg.cost.pricing import estimate
 from rpeg.cost.profiles.setting import Inputs
 from rpeg.passes.layout_names import parse_layout
 from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass

@@ -85,7 +85,7 @@ def _line_ends_early(b: Break) -> Diagnostic | None:
     same_line = b.bracket.line == b.gap.line
     place = f"column {b.bracket.column}" if same_line else str(start_of(b.bracket))
     reason = f"the `{b.bracket}` of {place} is open"
-    return Diagnostic(b.gap, f"{missing}: {reason}; a line goes on only after `(`, `[` or `,`")
+    return Diagnostic(b.gap, f"{missing}: {reason}; a line continues only after `(`, `[` or `,`")
 
 
 def _bracket_before_brace(b: Break) -> Diagnostic | None:
@@ -188,7 +188,7 @@ def _goes_on(b: Break) -> Diagnostic | None:
     last = commas[-1] if commas else None
     if last is None or b.line[last + 1].type != "_NL":
         return None
-    text = "a line goes on after `,`, and the next line is another stage: remove it"
+    text = "a line continues after `,`, and the next line is another stage: remove it"
     return Diagnostic(start_of(b.line[last]), text)
 
 

@@ -166,7 +166,7 @@ class _Lifter:
         for start, end in zip(states, ending.operands, strict=True):
             key = state_of(start)
             if key is not None and self.newest.get(key) is not end:
-                text = f"`{key[1]}` goes on with a version that is not its newest"
+                text = f"`{key[1]}` continues with a version that is not its newest"
                 self.problems.append(self.sources.message(ending, f"{text}: .rpeg can't say that"))
 
     def _carries_newest(self, op: EveryOp | CollectOp) -> None:

@@ -12,7 +12,7 @@ from threading import Event
 from types import FrameType
 from typing import NoReturn
 
-INTERRUPTED = "interrupted: the same command goes on from the last checkpoint, if there is one"
+INTERRUPTED = "interrupted: the same command resumes from the last checkpoint, if there is one"
 """The message of a run that was told to stop."""
 TERMINATED = 128 + signal.SIGTERM
 """Exit code of what ends on SIGTERM."""

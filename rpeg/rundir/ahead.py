@@ -34,7 +34,7 @@ def refuse_buffers(checkpoint: Path, kept: Collection[str]) -> None:
     for name in sorted({f.partition(".0-of-")[0] for f in files if ".0-of-" in f}.difference(kept)):
         raise CheckpointFailure(
             f"{checkpoint} holds batches that were sampled ahead ({name}), and this program has no "
-            f"such buffer: go on with the plan that wrote it, {_ELSEWHERE}"
+            f"such buffer: resume with the plan that wrote it, {_ELSEWHERE}"
         )
 
 
@@ -49,12 +49,12 @@ def refuse_order(checkpoint: Path, kept: Collection[str]) -> None:
     for name in sorted(there - wanted):
         raise CheckpointFailure(
             f"{checkpoint} holds prompts whose samples are in flight ({name}), and this program "
-            f"samples in index order: go on with --order completion, {_ELSEWHERE}"
+            f"samples in index order: resume with --order completion, {_ELSEWHERE}"
         )
     for name in sorted(wanted - there):
         raise CheckpointFailure(
             f"{checkpoint} was written in index order, and this program keeps samples in flight "
-            f"({name}): go on with --order index, {_ELSEWHERE}"
+            f"({name}): resume with --order index, {_ELSEWHERE}"
         )
 
 

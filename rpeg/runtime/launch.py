@@ -61,7 +61,7 @@ def _explain(rank: int, failure: ProcessFailure) -> int:
     if failure.exitcode != REPORTED:
         killed = f"was ended by {failure.signal_name()}"
         how = killed if failure.exitcode < 0 else f"ended with exit code {failure.exitcode}"
-        text = f"error: process {rank} {how}; the same command goes on from the last checkpoint"
+        text = f"error: process {rank} {how}; the same command resumes from the last checkpoint"
         print(text, file=sys.stderr)
     return abs(failure.exitcode) if failure.exitcode > 0 else 128 - failure.exitcode
 

@@ -169,7 +169,7 @@ class Launch:
         ranks[rank].kill()
         code, _, err = self.wait()
         assert code != 0
-        said = f"error: process {rank} was ended by SIGKILL; the same command goes on from the last"
+        said = f"error: process {rank} was ended by SIGKILL; the same command resumes from the last"
         lost = "lost another one, which may have said why"  # whoever is faster
         assert said in err or lost in err
         assert "Traceback" not in err

@@ -59,5 +59,5 @@ def _problems(
         )
         yield maker, Violation("lost-version", text)
     for op, index in takers[1:]:
-        text = f"`%{name}` was taken by {takers[0][0].name} already: go on with what that gives"
+        text = f"`%{name}` was taken by {takers[0][0].name} already: take the buffer that it gives"
         yield op, Violation("lost-version", text, violations.operand(index))

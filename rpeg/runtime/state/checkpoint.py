@@ -293,7 +293,7 @@ def _moved(manifest: Manifest, models: Mapping[str, Sharded]) -> list[str]:
             settings = (
                 f"{_settings(now)}; {step_name(manifest.step)} was written on {_settings(then)}"
             )
-            lines.append(f"`{name}` goes on on another layout: {settings}")
+            lines.append(f"`{name}` continues on another layout: {settings}")
     return lines
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from rpeg.cost.period.schedule import Schedule
 from rpeg.cost.simulation.result import Simulated, summary
 from rpeg.cost.simulation.run import Run
-from rpeg.cost.simulation.simulating import simulated
+from rpeg.cost.simulation.simulate import simulated
 from rpeg.cost.simulation.trace import trace_events
 from rpeg.tools import output
 from rpeg.tools.checking.memory import lacking

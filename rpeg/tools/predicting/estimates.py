@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rpeg.cost.estimate import Estimate
-from rpeg.cost.estimating import estimate_of, step_graph
 from rpeg.cost.period.cycles import Deadlock
 from rpeg.cost.period.graph import TaskGraph
+from rpeg.cost.pricing import estimate_of, step_graph
 from rpeg.cost.profiles.setting import Inputs, Setting
 from rpeg.cost.profiles.shapes import ShapeError
 from rpeg.ir.ops.declare import ModelOp, PipelineOp

@@ -17,7 +17,7 @@ from rpeg.tools.predicting.estimates import Predicted
 
 BECAUSE: dict[Why, str] = {
     "data": "reads what it makes",
-    "state": "goes on from the state that it leaves",
+    "state": "continues from the state that it leaves",
     "books": "begins once the step before has ended there",
     "order": "next on the same resource",
     "staleness": "waits for new weights",

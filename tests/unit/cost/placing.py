@@ -8,8 +8,8 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from rpeg.cost.estimate import Estimate
-from rpeg.cost.estimating import estimate
 from rpeg.cost.platform import load_platform
+from rpeg.cost.pricing import estimate
 from rpeg.cost.profiles.setting import Inputs, checkers_of
 from rpeg.frontend import load
 from rpeg.ir.ops.plan import PlanOp

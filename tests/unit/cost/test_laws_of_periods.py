@@ -19,11 +19,11 @@ from xdsl.dialects.builtin import ModuleOp
 
 from rpeg.cost.architecture_files import shipped
 from rpeg.cost.estimate import Estimate
-from rpeg.cost.estimating import estimate, step_graph
 from rpeg.cost.hardware import known_machines
 from rpeg.cost.period.cycles import period
 from rpeg.cost.period.graph import TaskGraph
 from rpeg.cost.platform import Platform, load_platform
+from rpeg.cost.pricing import estimate, step_graph
 from rpeg.cost.profiles.setting import Inputs, Setting
 from rpeg.cost.publish import gathered_bytes
 from rpeg.cost.simulation.events import simulate

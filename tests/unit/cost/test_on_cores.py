@@ -17,9 +17,9 @@ from rpeg.cost.collectives import (
     Group,
     collective,
 )
-from rpeg.cost.estimating import estimate
 from rpeg.cost.hardware import Link
 from rpeg.cost.platform import load_platform
+from rpeg.cost.pricing import estimate
 from rpeg.frontend import load
 from rpeg.passes.layout_names import parse_layout
 from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass

@@ -32,7 +32,7 @@ KIND = "a declaration begins with its kind"
 BRACKETS = "operands and settings stand in brackets: write"
 BRACES = "a block stands in braces: end this line with `{`"
 OPEN = "expected `,` or `)` at the end of the line: the `(` of"
-GOES_ON = "a line goes on only after `(`, `[` or `,`"
+GOES_ON = "a line continues only after `(`, `[` or `,`"
 EXPONENT = "a number ends with its exponent, and nothing behind it: 3e-4"
 DOTS = "a name has no dots; text is written in double quotes"
 ORDER = "`step`: the order is declarations, step, expect, plan"
@@ -43,7 +43,7 @@ BREAKS = [
         "size=8",
         [
             "5:24: expected `,` or `)` at the end of the line: the `(` of column 14 "
-            "is open; a line goes on only after `(`, `[` or `,`"
+            "is open; a line continues only after `(`, `[` or `,`"
         ],
     ),
     ("batch(d, size=8)", "f(a(d), size=[8)", ["5:24: expected `,`, `]` or `..`, found `)`"]),
@@ -52,7 +52,7 @@ BREAKS = [
         "f(a(d), size=8",
         [
             "5:23: expected `,` or `)` at the end of the line: the "
-            "`(` of column 10 is open; a line goes on only after `(`, `[` or `,`"
+            "`(` of column 10 is open; a line continues only after `(`, `[` or `,`"
         ],
     ),
     (
@@ -60,7 +60,7 @@ BREAKS = [
         "batch(\n  d, size=8",
         [
             "6:12: expected `,` or `)` at the end of the line: "
-            "the `(` of 5:14 is open; a line goes on only after `(`, `[` or `,`"
+            "the `(` of 5:14 is open; a line continues only after `(`, `[` or `,`"
         ],
     ),
     ("    q = batch(d, size=8)", "    q = batch(d,", ["6:20: expected `,` or `)`, found `{`"]),
@@ -130,7 +130,7 @@ BREAKS = [
     (
         "    q on all\n",
         "    q on all,\n    r on all\n",
-        ["13:13: a line goes on after `,`, and the next line is another stage: remove it"],
+        ["13:13: a line continues after `,`, and the next line is another stage: remove it"],
     ),
     ("q = batch", 'data e = prompts("y")\n    q = batch', [f"5:5: `data` comes before {ORDER}"]),
     ('"c"', '"c', ["11:13: the string is not closed on its line"]),

@@ -104,7 +104,7 @@ def test_names_become_legal_and_unique() -> None:
 
 
 def test_a_step_that_goes_on_with_an_old_version_has_no_text() -> None:
-    with pytest.raises(DiagnosticsError, match="`train` goes on with a version that is not its"):
+    with pytest.raises(DiagnosticsError, match="`train` continues with a version that is not its"):
         lifted_mlir(
             """
     %q, %c = rpeg.batch %train {size = 4}

@@ -37,7 +37,7 @@ def test_a_signal_is_no_traceback(
         signal.signal(signal.SIGTERM, before)
     said = capsys.readouterr().err.splitlines()
     assert said == [
-        "interrupted: the same command goes on from the last checkpoint, if there is one"
+        "interrupted: the same command resumes from the last checkpoint, if there is one"
     ]
 
 

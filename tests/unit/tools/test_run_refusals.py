@@ -174,7 +174,7 @@ def test_programs_go_on_with_what_is_in_flight(shell: Shell) -> None:
 
 
 def test_completion_order_does_not_begin_within_a_run(shell: Shell) -> None:
-    with pytest.raises(CheckpointFailure, match=r"index order.*\(y.flight\): go on with --order"):
+    with pytest.raises(CheckpointFailure, match=r"index order.*\(y.flight\): resume with --order"):
         kept(shell, Choice(plan="two", order="completion"), "train")
 
 

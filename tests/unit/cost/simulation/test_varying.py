@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from rpeg.cost.estimating import step_graph
 from rpeg.cost.period.cycles import period
 from rpeg.cost.platform import load_platform
+from rpeg.cost.pricing import step_graph
 from rpeg.cost.profiles.setting import Cores, Inputs, Setting
 from rpeg.cost.simulation.result import StageTimes, summary
 from rpeg.cost.simulation.run import Run
-from rpeg.cost.simulation.simulating import simulated
+from rpeg.cost.simulation.simulate import simulated
 from rpeg.passes.base import pipelines
 from tests.unit.cost.placing import example, placed
 

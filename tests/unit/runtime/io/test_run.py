@@ -268,7 +268,7 @@ def test_refuses_to_leave_prompts_in_flight_behind(launch: Launch, train: Train)
     run = launch(steps=2)
     run.attach("y.flight", run.ledger)
     train(run)
-    with pytest.raises(CheckpointFailure, match="go on with --order completion"):
+    with pytest.raises(CheckpointFailure, match="resume with --order completion"):
         train(launch(steps=4))
 
 

@@ -1,4 +1,4 @@
-"""From a scheduled pipeline and a cluster to seconds, bytes and dollars."""
+"""The price of a scheduled pipeline on a cluster: seconds, bytes and dollars."""
 
 from __future__ import annotations
 
