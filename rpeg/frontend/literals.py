@@ -82,7 +82,7 @@ def faults(kind: str, text: str) -> Iterator[tuple[int, str]]:
 def _escape_faults(text: str) -> Iterator[tuple[int, str]]:
     for match in _ESCAPE.finditer(text):
         if match[1] and 0xD800 <= int(match[1], 16) <= 0xDFFF:
-            yield match.start(), f"`{match[0]}` is no character: write the character itself"
+            yield match.start(), f"`{match[0]}` is not a character: write the character itself"
         elif match[2] and match[2] not in _ESCAPES:
             known = r"\" \\ \n \t \uXXXX"
             yield match.start(), f"`{match[0]}` has no meaning in a text: known are {known}"

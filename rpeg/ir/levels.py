@@ -124,7 +124,7 @@ def _problems(op: Operation, level: Level) -> Iterator[str]:
         return
     arguments = (a for region in op.regions for block in region.blocks for a in block.args)
     types = dict.fromkeys(value.type.name for value in (*op.results, *arguments))
-    yield from (f"!{t} is no type of {level.name}" for t in types if t not in level.types)
+    yield from (f"!{t} is not a type of {level.name}" for t in types if t not in level.types)
     notes = sorted((op.attributes.keys() & _NOTES) - level.notes) if _takes_notes(op) else ()
     yield from (f"{op.name} has the note `{note}`, not of {level.name}" for note in notes)
     if isinstance(op, PipelineOp) and level.has not in ("", *(o.name for o in op.body.block.ops)):

@@ -63,7 +63,9 @@ class TaskOp(CheckedOp):
         earlier = takewhile(lambda op: op is not self, sequence.body.block.ops)
         above = {op.label.data for op in earlier if isinstance(op, TaskOp)}
         if label not in tasks:
-            yield Violation("unknown-task", f"`{label}` is no task of the step{hint(label, tasks)}")
+            yield Violation(
+                "unknown-task", f"`{label}` is not a task of the step{hint(label, tasks)}"
+            )
             return
         if self.steps_ahead < 0:
             text = f"ahead {self.steps_ahead}: a task runs in its own step or before it"
@@ -130,7 +132,9 @@ class EdgeOp(CheckedOp):
         source, target, tasks = self.source.data, self.target.data, labelled(step)
         unknown = [label for label in dict.fromkeys((source, target)) if label not in tasks]
         for label in unknown:
-            yield Violation("unknown-task", f"`{label}` is no task of the step{hint(label, tasks)}")
+            yield Violation(
+                "unknown-task", f"`{label}` is not a task of the step{hint(label, tasks)}"
+            )
         distance = int(self.distance.value.data)
         if distance < 0:
             yield Violation(

@@ -99,8 +99,8 @@ def _parts(name: str) -> Iterator[re.Match[str]]:
         part = _PART.match(name, at)
         if part is None:
             raise LayoutNameError(
-                f"`{name}` is no layout: a name is dpN, tpN, ppN, vppN, zeroN, sp, selective and "
-                "full in a row, such as tp2sp, pp2vpp2 or dp2zero1"
+                f"`{name}` is not a layout: a name is dpN, tpN, ppN, vppN, zeroN, sp, selective "
+                "and full in a row, such as tp2sp, pp2vpp2 or dp2zero1"
             )
         yield part
         at = part.end()

@@ -56,7 +56,7 @@ def content_of(path: Path, most: int = -1) -> bytes:
 
 def rows_of(content: bytes, path: Path, limit: int | None = None) -> Iterator[Fields]:
     """The first `limit` rows of a file, blank lines aside. Raises DataFailure, with the line and
-    its column, for the first that is no row, and if there is none at all.
+    its column, for the first that is not a row, and if there is none at all.
     """
     lines = [(k, line) for k, line in enumerate(content.split(b"\n"), start=1) if line.strip()]
     if not lines:
@@ -84,7 +84,7 @@ def _parsed(line: bytes, where: str) -> dict[str, Any]:
 
 
 def fields_of(found: Mapping[str, Any], where: str) -> Fields:
-    """A row from named fields. Raises DataFailure if it has no prompt, or one that is no text."""
+    """A row from named fields. Raises DataFailure if it has no prompt, or one that isn't text."""
     rest = dict(found)
     prompt = _take(rest, _PROMPT_NAMES, where)
     if prompt is None:

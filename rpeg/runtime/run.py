@@ -113,7 +113,9 @@ def start(
 def _replay(run: Run, folder: Path) -> None:
     """Has the run take completions, rewards and versions from a recording."""
     if not (folder / "recording.json").is_file():
-        raise ReplayFailure(f"RPEG_REPLAY must be the folder of a recording, and {folder} is none")
+        raise ReplayFailure(
+            f"RPEG_REPLAY must be the folder of a recording, and {folder} is not one"
+        )
     recording = load(folder)
     run.oracle = Replay(run, recording)
     run.record = replace(run.record, steps=run.oracle.ends(run.record.steps))

@@ -132,7 +132,7 @@ def _hub_rows(name: str, split: str, limit: int | None) -> RowList:
         import datasets
     except ImportError as error:
         raise DataFailure(
-            f"`hf:{name}` is no local folder of .jsonl files, and the hub needs `datasets`: "
+            f"`hf:{name}` is not a local folder of .jsonl files, and the hub needs `datasets`: "
             "pip install datasets, or give a path to a .jsonl file"
         ) from error
     try:

@@ -69,7 +69,7 @@ def read(argument: str) -> Source:
 
 
 def _instead(path: Path) -> str:
-    """What to give in place of a path that is no file."""
+    """What to give in place of a path that is not a file."""
     folder = path if path.is_dir() else path.parent
     suffix = path.suffix if path.suffix in TEXTS else TEXTS[0]
     names = sorted(p.name for p in folder.glob(f"*{suffix}") if p.is_file())

@@ -16,7 +16,7 @@ MOST = 64 << 20
 
 
 def unusable(pipeline: PipelineOp, op: DataOp, path: Path) -> str | None:
-    """Why a data set can't be used: a folder without a split, a line that is no row, fewer rows
+    """Why a data set can't be used: a folder without a split, a line that is not a row, fewer rows
     than a batch; None if nothing is wrong.
     """
     split, limit = op.text_of("split") if op.split is not None else None, op.limit

@@ -98,16 +98,16 @@ def _not_exported(runs: Sequence[Path], uri: str) -> str | None:
 
 
 def _no_model(folder: Path) -> str | None:
-    """Why a folder is no model in Hugging Face's form; None if it looks like one."""
+    """Why a folder is not a model in Hugging Face's form; None if it looks like one."""
     lacking = [n for n in ("config.json", "tokenizer.json") if not (folder / n).is_file()]
     if lacking:
-        return f"{folder} is no model folder: it has no {' and no '.join(lacking)}"
+        return f"{folder} is not a model folder: it has no {' and no '.join(lacking)}"
     try:
         held = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except ValueError as error:
-        return f"{folder / 'config.json'} is no model's configuration: it is not JSON: {error}"
+        return f"{folder / 'config.json'} is not a model's configuration: it is not JSON: {error}"
     if not isinstance(held, dict) or "model_type" not in held:
-        return f"{folder / 'config.json'} is no model's configuration: it has no `model_type`"
+        return f"{folder / 'config.json'} is not a model's configuration: it has no `model_type`"
     return None
 
 

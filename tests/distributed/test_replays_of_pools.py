@@ -210,4 +210,4 @@ def test_what_a_replay_refuses(folder: Path, oldest: Recording) -> None:
     (folder / "nothing.rpeg").write_text(PIPELINE)
     done = run(folder, "nothing", "--plan", "apart")
     assert done.returncode == 1
-    assert "RPEG_REPLAY must be the folder of a recording, and nothing is none" in done.stderr
+    assert "RPEG_REPLAY must be the folder of a recording, and nothing is not one" in done.stderr

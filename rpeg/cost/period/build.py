@@ -120,7 +120,7 @@ def _pieces(label: str, op: Operation, seconds: Seconds) -> Iterator[_Piece]:
 
 
 def _called(inner: RpegOp) -> str:
-    """An operation that is no stage, inside of another."""
+    """An operation that is not a stage, inside of another."""
     if isinstance(inner, PublishOp):
         return f"publish_{model_of(inner)}_to_{pool_of(inner)}"
     return inner.word.removeprefix("rpeg.")

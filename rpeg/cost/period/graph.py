@@ -104,7 +104,7 @@ def _problems(graph: TaskGraph) -> Iterator[str]:
             yield f"task `{task.name}` takes {task.seconds} s: a time is finite and not negative"
     for edge in graph.edges:
         yield from (
-            f"an edge names `{end}`, which is no task"
+            f"an edge names `{end}`, which is not a task"
             for end in (edge.source, edge.target)
             if end not in names
         )

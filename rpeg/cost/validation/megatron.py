@@ -19,7 +19,7 @@ Arguments = Mapping[str, Any]
 
 
 def number(arguments: Arguments, name: str, default: float = 0) -> int:
-    """The value of `--name`; the default where it is no number."""
+    """The value of `--name`; the default where it is not a number."""
     return int(_number(arguments, name, default))
 
 

@@ -65,7 +65,8 @@ class FuseOp(RpegOp):
         others = [op for op in self.body.block.ops if not self.inside(op)]
         if others:
             yield Violation(
-                "not-fusible", f"{others[0].name} is no forward pass of a model: it can't be fused"
+                "not-fusible",
+                f"{others[0].name} is not a forward pass of a model: it can't be fused",
             )
             return
         first = self.passes[0] if self.passes else None

@@ -155,7 +155,9 @@ def _uneven(starts: Sequence[Key | None], ends: Sequence[Key | None]) -> Iterato
             text = f"{_title(key)} is yielded twice: each state of a step has one next version"
             yield Violation("yielded-twice", text)
         elif not held:
-            text = f"{_title(key)} is yielded and is no state of the step: add it to the arguments"
+            text = (
+                f"{_title(key)} is yielded and is not a state of the step: add it to the arguments"
+            )
             yield Violation("yielded-as-another", text)
 
 

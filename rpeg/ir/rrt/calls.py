@@ -238,7 +238,7 @@ class ConstantOp(CheckedOp):
             name = self.symbol.data
             yield Violation(
                 "unknown-instruction",
-                f"`{name}` is no constant of the runtime{hint(name, CONSTANTS)}",
+                f"`{name}` is not a constant of the runtime{hint(name, CONSTANTS)}",
             )
 
     @classmethod

@@ -82,7 +82,7 @@ def _record_violations(name: str, record: RecordAttr) -> Iterator[Violation]:
         return
     fields = RECORDS.get(record.kind)
     if fields is None:
-        text = f"`{record.kind}` is no record of the runtime{hint(record.kind, RECORDS)}"
+        text = f"`{record.kind}` is not a record of the runtime{hint(record.kind, RECORDS)}"
         yield Violation("unknown-word", text, violations.setting(name))
         return
     for field, value in record.settings.items():

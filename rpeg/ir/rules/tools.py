@@ -22,7 +22,7 @@ def tool_source(form: str, uri: str) -> str | None:
     scheme, colon, _ = uri.partition(":")
     if form not in _SCHEMES or (colon and scheme in _SCHEMES[form]):
         return None
-    text = f"`{uri}` is no {form}: write {_WAYS[form]}"
+    text = f"`{uri}` names no {form}: write {_WAYS[form]}"
     if form == ENVIRONMENT and scheme == "gym":
         text += "; a gym: task has one turn, which a verifier scores"
     return text

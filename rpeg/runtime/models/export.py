@@ -72,7 +72,7 @@ def check_target(target: Path) -> None:
     """Raises ModelFailure if an export to `target` would destroy anything but an older model."""
     if not _replaceable(target):
         raise ModelFailure(
-            f"export target {target} exists and is no model folder; choose another folder"
+            f"export target {target} exists and is not a model folder; choose another folder"
         )
     resolved = target.resolve()
     if any(map(_holds_checkpoints, (resolved, *resolved.parents))):

@@ -104,13 +104,13 @@ def read_shape(folder: Path) -> ModelShape:
     """The shape in `folder/config.json`. Raises ModelFailure if it isn't one that we can train."""
     path = folder / "config.json"
     if not path.is_file():
-        raise ModelFailure(f"{folder} is no model folder: it has no config.json")
+        raise ModelFailure(f"{folder} is not a model folder: it has no config.json")
     try:
         return parse_shape(json.loads(path.read_text(encoding="utf-8")))
     except KeyError as error:
         raise ModelFailure(f"{path} has no {error}") from error
     except ValueError as error:
-        raise ModelFailure(f"{path} is no valid JSON: {error}") from error
+        raise ModelFailure(f"{path} is not valid JSON: {error}") from error
     except (TypeError, AttributeError, ZeroDivisionError) as error:
         raise ModelFailure(f"{path} is not a model configuration: {error}") from error
     except ModelFailure as error:

@@ -25,7 +25,7 @@ class Tokenizer:
         try:
             self._backend = Backend.from_file(str(path))
         except Exception as error:  # the library raises nothing more specific
-            raise ModelFailure(f"{path} is no tokenizer: {error}") from error
+            raise ModelFailure(f"{path} is not a tokenizer: {error}") from error
         settings = [_read(folder / name) for name in _TOKEN_FILES]
         self.eos_ids = frozenset(self._ids(folder, settings, "eos"))
         """Ids that end a completion."""
@@ -91,5 +91,5 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ModelFailure(f"{path} is no valid JSON: {error}") from error
+        raise ModelFailure(f"{path} is not valid JSON: {error}") from error
     return content

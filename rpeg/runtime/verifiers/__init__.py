@@ -144,7 +144,7 @@ def _make_scorer(
     if scheme in ("gym", "python"):
         return _PooledScorer(run, source, timeout)
     raise VerifierFailure(
-        f"`{source}` is no verifier: use `rule:NAME`, `gym:TASK` or `python:module:function`"
+        f"`{source}` is not a verifier: use `rule:NAME`, `gym:TASK` or `python:module:function`"
     )
 
 

@@ -103,5 +103,5 @@ def _malformed(text: str, file: str) -> Iterator[Diagnostic]:
             message = "an expectation is written expected-error@+1:13 {{text}}, @ and {{text}} "
             message += "in one line; @+1, @-1, @above, @below and the column may be left out"
             if meant["unknown"]:
-                message = f"`{meant['unknown']}` is no kind of message: {', '.join(_KINDS)}"
+                message = f"`{meant['unknown']}` is not a kind of message: {', '.join(_KINDS)}"
             yield Diagnostic(Position(number, meant.start() + 1), message, file=file)

@@ -31,7 +31,7 @@ class Chosen:
 
 
 def check_names(wanted: Sequence[str]) -> None:
-    """Raises Failure for a name that is no layout, or of one that contradicts itself."""
+    """Raises Failure for a name that is not a layout, or of one that contradicts itself."""
     for name in wanted:
         try:
             settings: dict[str, Any] = parse_layout(name)

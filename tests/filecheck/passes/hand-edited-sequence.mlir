@@ -18,7 +18,7 @@ builtin.module {
       rsched.edge "actor" to "ce" distance 1
       rsched.edge "ce" to "b" distance 0
       rsched.edge "b" to "ce" distance 0 // expected-error {{zero-distance cycle: ce -> b -> ce: `b` does not run before `ce` in this sequence; write distance 1, or move the task}}
-      rsched.edge "actr" to "ce" distance 1 // expected-error {{`actr` is no task of the step; did you mean `actor`?}}
+      rsched.edge "actr" to "ce" distance 1 // expected-error {{`actr` is not a task of the step; did you mean `actor`?}}
       rsched.edge "ce" to "b" distance -1 // expected-error {{distance -1: an edge leads to this step (0) or a later one}}
     }
     // expected-error@+2 {{`actor` reads what `actor` of an earlier step makes: write rsched.edge "actor" to "actor" distance 1}}

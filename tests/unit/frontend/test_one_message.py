@@ -104,7 +104,7 @@ def test_two_mistakes_in_a_line_have_two() -> None:
 
 
 def test_things_come_first_whatever_they_are_called() -> None:
-    """A name that is given is no setting without its sign."""
+    """A name that is given is not a setting without its sign."""
     text = TEXT.replace("q = batch", "size64 = batch").replace(
         "generate(actor@i, q, n=8, max_tokens=64)", "generate(actor@i, n=8, size64, max_tokens=64)"
     )

@@ -153,7 +153,7 @@ def test_other_version() -> None:
         (f"{2**40}GiB", "13: error: a quantity has at most 64 bits"),
         ("1e999", "13: error: the number is too large"),
         (r'"a\q"', r"15: error: `\q` has no meaning in a text: known are \" \\ \n \t \uXXXX"),
-        (r'"\ud800"', r"14: error: `\ud800` is no character: write the character itself"),
+        (r'"\ud800"', r"14: error: `\ud800` is not a character: write the character itself"),
     ],
     ids=lambda text: text[:12],
 )

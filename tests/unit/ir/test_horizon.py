@@ -94,10 +94,22 @@ def test_how_often_an_every_is_due(period: int, start: int) -> None:
 @pytest.mark.parametrize(
     ("form", "uri", "message"),
     [
-        ("environment", "gym:countdown", "`gym:countdown` is no environment: write python:module:"),
-        ("environment", "rule:calculator", "`rule:calculator` is no environment: write python:mod"),
-        ("environment", "worlds", "`worlds` is no environment: write python:module:name"),
-        ("function", "hf:a/b", "`hf:a/b` is no function: write rule:calculator or python:module:f"),
+        (
+            "environment",
+            "gym:countdown",
+            "`gym:countdown` names no environment: write python:module:",
+        ),
+        (
+            "environment",
+            "rule:calculator",
+            "`rule:calculator` names no environment: write python:mod",
+        ),
+        ("environment", "worlds", "`worlds` names no environment: write python:module:name"),
+        (
+            "function",
+            "hf:a/b",
+            "`hf:a/b` names no function: write rule:calculator or python:module:f",
+        ),
         ("function", "rule:calc", "there is no rule `calc`; known: calculator"),
     ],
 )

@@ -177,7 +177,7 @@ ACROSS = {
         ("processes = 2 : i64", "processes = 3 : i64"),
         "the pools have other processes than the 3 that start says",
     ),
-    "a home that is no pool": (
+    "a home that is not a pool": (
         ('home = "trainer"', 'home = "judge"'),
         "start: home is judge, which is none of rollout, trainer",
     ),

@@ -141,7 +141,7 @@ MISTAKES = {
     "unknown record": (
         ("#rpeg.record<AdamW,", "#rpeg.record<Adam,"),
         "optimizer",
-        "`Adam` is no record of the runtime; did you mean `AdamW`?",
+        "`Adam` is not a record of the runtime; did you mean `AdamW`?",
     ),
     "unknown field": (
         ("{lr = 1.0", "{beta = 1.0"),
@@ -166,7 +166,7 @@ MISTAKES = {
     "unknown constant": (
         ('rrt.constant "ON_POLICY"', 'rrt.constant "ON_POLICE"'),
         "%old = rrt.constant",
-        "`ON_POLICE` is no constant of the runtime; did you mean `ON_POLICY`?",
+        "`ON_POLICE` is not a constant of the runtime; did you mean `ON_POLICY`?",
     ),
     "a cycle of no steps": (
         ("steps 2 from 0", "steps 0 from 0"),
@@ -352,7 +352,7 @@ def test_a_pair_is_no_record_of_its_own() -> None:
     text = edited(
         ("#rpeg.record<Layout, {dp = 1 : i64}>", "#rpeg.record<constant, {tokens = 7 : i64}>")
     )
-    assert any("`constant` is no record of the runtime" in found for found in messages(text))
+    assert any("`constant` is not a record of the runtime" in found for found in messages(text))
 
 
 def test_no_start() -> None:

@@ -110,7 +110,7 @@ TASK = '      rsched.task "{}"\n'.format
             TASK("lp_red"),
             [
                 "the sequence leaves out lp_ref",
-                "`lp_red` is no task of the step; did you mean `lp_ref`?",
+                "`lp_red` is not a task of the step; did you mean `lp_ref`?",
             ],
         ),
         (

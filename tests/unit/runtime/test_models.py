@@ -149,14 +149,14 @@ def test_a_tokenizer_larger_than_the_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelFailure, match=r"has 23 tokens, config\.json says vocab_size 22"):
         _ = ModelSource(tmp_path, 0).tokenizer
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(ModelFailure, match=r"tokenizer\.json is no tokenizer"):
+    with pytest.raises(ModelFailure, match=r"tokenizer\.json is not a tokenizer"):
         Tokenizer(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "config.json is no valid JSON"),
+        ("{", "config.json is not valid JSON"),
         ('{"model_type": "llama", "num_attention_heads": 2}', "config.json has no 'vocab_size'"),
         ("[]", "config.json is not a model configuration"),
     ],

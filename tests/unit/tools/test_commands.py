@@ -200,7 +200,7 @@ def test_a_layout_by_name(name: str, shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("tq2", "`tq2` is no layout: a name is dpN, tpN, "),
+        ("tq2", "`tq2` is not a layout: a name is dpN, tpN, "),
         ("cp2", "`cp2`: context parallelism (cp) does not compile yet"),
     ],
 )
@@ -302,21 +302,21 @@ def test_missing_model(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("file", "text", "why"),
     [
-        ("tokenizer.json", None, "tiny is no model folder: it has no tokenizer.json"),
+        ("tokenizer.json", None, "tiny is not a model folder: it has no tokenizer.json"),
         (
             "config.json",
             "{}",
-            "tiny/config.json is no model's configuration: it has no `model_type`",
+            "tiny/config.json is not a model's configuration: it has no `model_type`",
         ),
         (
             "config.json",
             "8",
-            "tiny/config.json is no model's configuration: it has no `model_type`",
+            "tiny/config.json is not a model's configuration: it has no `model_type`",
         ),
         (
             "config.json",
             "[",
-            "tiny/config.json is no model's configuration: it is not JSON: Expect",
+            "tiny/config.json is not a model's configuration: it is not JSON: Expect",
         ),
     ],
     ids=["no tokenizer", "no kind", "no object", "no json"],

@@ -251,7 +251,7 @@ def test_calls_that_fail_show(shell: Shell, hf: Path) -> None:
     [
         (["rule:exact"], "there is no `rule:exact`; there is `rule:exact_match`"),
         (["python:mine:reward"], "`python:mine:reward` runs code of yours: allow it with"),
-        (["exact_match"], "`exact_match` is no verifier: use `rule:NAME`"),
+        (["exact_match"], "`exact_match` is not a verifier: use `rule:NAME`"),
     ],
 )
 def test_verifiers_that_are_none(words: list[str], said: str, shell: Shell, hf: Path) -> None:
@@ -296,7 +296,7 @@ def test_folders_that_are_in_the_way(shell: Shell, hf: Path) -> None:
     (shell.folder / "thesis" / "text").write_text("years of work")
     done = shell("export", "m", "-o", "thesis", "--force")
     assert done.code == 1
-    assert "is no model folder" in done.err
+    assert "is not a model folder" in done.err
     assert (shell.folder / "thesis" / "text").exists()
     assert shell("export", "nowhere", "-o", "thesis", "--force").err == done.err, "asked first"
 

@@ -129,7 +129,7 @@ def test_expected_messages() -> None:
 def test_expectations_that_can_never_be_met() -> None:
     odd = BROKEN + "# expected-bogus {{x}}\n"
     found = opt("-f", "rpeg", "--verify-diagnostics", stdin=odd).err
-    assert "`bogus` is no kind of message: error, warning, note, remark" in found
+    assert "`bogus` is not a kind of message: error, warning, note, remark" in found
     far = BROKEN + f"# {EXPECT}@-99 {{{{x}}}}\n"
     found = opt("-f", "rpeg", "--verify-diagnostics", stdin=far).err
     assert "was not found: x (the text has lines 1 to " in found

@@ -56,7 +56,7 @@ def test_lines_come_in_order_while_the_caller_goes_on(
 
 def test_what_fails_is_raised_by_the_next_call(tmp_path: Path) -> None:
     appender = Appender()
-    appender.append(tmp_path, "a folder is no file\n")
+    appender.append(tmp_path, "a folder is not a file\n")
     with pytest.raises(IsADirectoryError):
         appender.settle()
     appender.append(tmp_path / "file", "x\n")

@@ -84,5 +84,5 @@ def test_exports_that_are_not_there(run: Run, model: Model) -> None:
 def test_nothing_but_a_model_is_replaced(run: Run, model: Model) -> None:
     (run.root / "thesis").mkdir()
     (run.root / "thesis" / "text").write_text("years of work")
-    with pytest.raises(ModelFailure, match="is no model folder"):
+    with pytest.raises(ModelFailure, match="is not a model folder"):
         run.export(model, to="thesis")

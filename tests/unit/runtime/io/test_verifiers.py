@@ -270,7 +270,7 @@ def test_a_module_that_cannot_be_imported(python_rewards: Run, text: str, messag
         ("python:my_rewards:os", r"my_rewards\.py has something else than a function as `os`"),
         ("python:my_rewards", "write `python:module:function`"),
         ("python:./my_rewards.py:reward", "write `python:module:function`"),
-        ("file.py", "is no verifier: use"),
+        ("file.py", "is not a verifier: use"),
     ],
 )
 def test_sources_that_cannot_be_used(python_rewards: Run, source: str, message: str) -> None:
