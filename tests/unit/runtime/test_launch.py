@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,10 @@ def test_a_launch_leaves_no_folder_behind(tmp_path: Path) -> None:
 
 
 def launched(package: Path, script: str, *modules: Path) -> subprocess.Popen[str]:
-    """`rpeg launch` of a package, in a process group of its own; its program has said `up`."""
+    """`rpeg launch` of a package, in a process group of its own; its program has said `up`.
+
+    A shell has what it starts in the background ignore Ctrl-C, these tests included.
+    """
     (package / "launch.sh").write_text(script)
     command = [sys.executable, "-m", "rpeg.tools.rpeg", "launch"]
     process = subprocess.Popen(
@@ -61,6 +65,7 @@ def launched(package: Path, script: str, *modules: Path) -> subprocess.Popen[str
         text=True,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (*modules, ROOT)))},
         start_new_session=True,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
