@@ -250,6 +250,17 @@ class Architecture:
         return self.layer_parameters + self.routed_parameters + self.embedding_parameters
 
     @property
+    def tensors(self) -> int:
+        """Matrices of a checkpoint, in which queries, keys, values and each expert have their own;
+        routers are left out.
+        """
+        experts = self.experts.number + bool(self.experts.shared_ffn) if self.experts else 0
+        mlps = self.plain_layers + self.mixture_layers * experts
+        attention = self.attention_layers * (len(self.projections) + (0 if self.latent else 2))
+        states = 2 * self.state_space.layers if self.state_space else 0
+        return mlps * self.mlp_matrices + attention + states + (1 if self.tied else 2)
+
+    @property
     def multiplied(self) -> int:
         """Weights that a token is multiplied with: no look-up of the input table."""
         active = self.experts.per_token if self.experts else 0

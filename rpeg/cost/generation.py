@@ -36,6 +36,15 @@ EAGER_STEP = 80.0
 EAGER_ELEMENTS = 61.0
 """Read and written for a token, layer and element of the hidden state, where nothing is fused."""
 
+LEFT = 1.0 - ((np.arange(24) + 0.5) / 24) ** 3
+STRETCHES = np.diff((np.arange(25) / 24) ** 3)
+"""Shares of the longest response that are left, and the stretch that each is for: closer at its
+start, where most sequences end if few are long."""
+
+ACCEPTED = 0.85
+"""Of the tokens that a model's own extra layer proposes, those that the model agrees with
+(DeepSeek-V3, arXiv 2412.19437, section 5.4.3: 85 to 90 %)."""
+
 ENGINE_BYTES = 1.5e9
 """Of a GPU: context, graphs, activations of a step."""
 
@@ -56,6 +65,8 @@ class Engine:
     """Whether a sequence is admitted only where the cache of its longest response fits."""
     graph_kernel_s: float = 2e-6
     """Head and tail of a kernel within a CUDA graph."""
+    drafted: float = 0.0
+    """Tokens that a step proposes for each sequence beside the next one (speculative decoding)."""
     layer_launches: float = 0.0
     """Operations that the host starts for each layer of a step which is captured in no graph."""
     step_launches: float = 0.0
@@ -63,6 +74,11 @@ class Engine:
     streamed_elements: float = 0.0
     """Moved for a token, layer and element of the hidden state in a decode step; graphs of fused
     kernels move next to nothing beside weights and cache."""
+
+    @property
+    def tokens_a_step(self) -> float:
+        """That a sequence gets from a step: a proposed one counts where all before it do."""
+        return float((1.0 - ACCEPTED ** (self.drafted + 1.0)) / (1.0 - ACCEPTED))
 
 
 def eager(engine: Engine) -> Engine:
@@ -154,8 +170,9 @@ class Serving:
     def step(self, running: ArrayLike, context: ArrayLike, engine: Engine) -> Array:
         """Seconds of one decode step of `running` sequences with `context` tokens each."""
         n, past = np.asarray(running, np.float64), np.asarray(context, np.float64)
-        flops = 2.0 * self.shape.multiplied * n / self.machine.matmul_rate(self.precision)
-        bytes_read = self.width * self._weights_read(n) / self.machine.memory_rate
+        tokens = n * (1.0 + engine.drafted)
+        flops = 2.0 * self.shape.multiplied * tokens / self.machine.matmul_rate(self.precision)
+        bytes_read = self.width * self._weights_read(tokens) / self.machine.memory_rate
         weights = larger(flops / self.tp, bytes_read)
         weights = weights + 2.0 * n * self.states / self.machine.memory_rate
         attended = self.shape.attended(past)
@@ -163,7 +180,7 @@ class Serving:
         cache = larger(cache, n * attended * self._latent_flops / self.machine.attention_rate)
         kernels = KERNELS_A_LAYER * self.shape.blocks / 2.0
         kernels += KERNELS_A_MIXTURE * self.shape.mixture_layers
-        sent = n * self.shape.hidden * BF16_BYTES
+        sent = tokens * self.shape.hidden * BF16_BYTES
         host = engine.step_s + engine.sequence_s * n + self.launches(engine)
         launches = kernels * engine.graph_kernel_s
         small = self._small_kernels(n, engine)
@@ -287,17 +304,20 @@ def serving_memory(serving: Serving, requests: Requests, engine: Engine) -> Serv
 def generation_time(serving: Serving, requests: Requests, engine: Engine) -> Array:
     """Seconds to answer all requests on one replica, refilling as sequences end.
 
-    Steps number at least the longest response; while the last ones run alone, a step costs the
-    weights' time only. Pipeline stages work on as many groups of sequences.
+    Steps number at least the longest response. Where full slots would take fewer, sequences end
+    one by one: 1 - t/longest to the power that conserves tokens of them run after t steps, one at
+    least. Pipeline stages work on as many groups of sequences.
     """
     running = concurrency(serving, requests, engine)
-    full = serving.step(running, requests.context, engine)
-    alone = serving.step(1.0, requests.context, engine)
-    steps = requests.number * requests.mean / running
-    tail = larger(requests.longest - steps, 0.0)
+    full = requests.number * requests.mean / running
+    steps = larger(full, requests.longest)
+    power = steps / full - 1.0
+    rank = np.broadcast(power, engine.step_s, engine.sequence_s).ndim
+    shares = LEFT.reshape(-1, *[1] * rank)
+    left = larger(running * shares**power, 1.0)
+    step = np.tensordot(STRETCHES, serving.step(left, requests.context, engine), 1)
     read = serving.prefill(requests.number * requests.prompt, requests.prompt)
-    total = steps * full + tail * alone + read / serving.pp
-    return np.asarray(engine.slowdown * total)
+    return np.asarray(engine.slowdown * (steps * step / engine.tokens_a_step + read / serving.pp))
 
 
 def batch_time(serving: Serving, requests: Requests, engine: Engine) -> Array:

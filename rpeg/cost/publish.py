@@ -60,3 +60,17 @@ def from_host_s(weights: float, machine: Machine) -> float:
     out while the next bucket is read.
     """
     return weights / machine.host_bytes_per_s
+
+
+TENSOR_S = 0.55e-3
+"""Host time to gather, rename and load one weight of a checkpoint: NeMo-RL v0.3 takes 12 s for the
+18.6 thousand of Qwen3-30B-A3B; verl's docs/advance/fully_async has 16 s for them."""
+
+
+def by_tensor_s(shape: Architecture, machine: Machine, gpus: Array) -> Array:
+    """Seconds in which each of so many GPUs sees all weights, one tensor of a checkpoint after
+    another: through its card, unless one link domain holds all of them.
+    """
+    domain = gpus <= machine.link.gpus
+    rate = np.where(domain, machine.link.reached, machine.nic.reached)
+    return weight_bytes(shape) / rate + TENSOR_S * shape.tensors

@@ -16,17 +16,17 @@ from rpeg.cost.rl import Learning, RlStep, Rollout, rl_step
 from rpeg.cost.training import Software
 from rpeg.cost.validation.facts import architecture, precision, zero
 from rpeg.cost.validation.machines import machine
-from rpeg.cost.validation.rows import Row, Unknown
+from rpeg.cost.validation.rows import Row, Unknown, as_number
 
 FIELDS = (
     *("hardware.gpu", "hardware.count", "model.layers", "model.hidden"),
     *("batch.global", "batch.generation_samples", "lengths.average_total"),
 )
 """Instead of all samples, those of a prompt may be told; instead of the average of prompt and
-response together, both."""
+response together, that of the response."""
 
 PROMPT = 150.0
-"""Tokens of a prompt where a source tells only the sum: mathematics data sets have 80 to 200."""
+"""Tokens of a prompt where a source tells none: mathematics data sets have 80 to 200."""
 
 TRANSFERS = ("update_broadcast", "update_p2p")
 PHASES = {
@@ -38,6 +38,7 @@ PHASES = {
     "forward_logprobs": "forward",
     "update_actor": "update",
     "update_critic": "update",
+    "refit": "publish",
     "step_time": "total",
     "tokens_per_s_per_gpu": "total",
 }
@@ -85,13 +86,14 @@ def engine(row: Row, step_s: float | Array, slowdown: float = 1.0) -> Engine:
     """The rollout engine: its share of memory is what the recipe says."""
     recipe = row.mapping("recipe_values")
     shared = SHARED_UTILIZATION if "colocated" in row.text("placement") else 0.9
-    told = recipe.get("vllm_gpu_memory_utilization")
+    told = as_number(recipe.get("vllm_gpu_memory_utilization"))
     return Engine(
         slowdown=slowdown,
         sequence_s=SEQUENCE_S,
         step_s=step_s,
-        utilization=float(told or shared),
+        utilization=min(told or shared, 1.0),
         most_sequences=1024.0,
+        drafted=as_number(recipe.get("speculative_tokens")) or 0.0,
         layer_launches=EAGER_LAYER if "verl" in row.text("framework") else 0.0,
     )
 
@@ -115,28 +117,31 @@ def job(row: Row) -> Job:
     apart = "disaggregated" in row.text("placement")
     prompt, response = _lengths(row)
     samples = _samples(row)
-    serving_gpus = gpus / 2.0 if apart else gpus
+    told = row.number("hardware", "generation_count")
+    serving_gpus = (told or gpus / 2.0) if apart else gpus
     tp = row.number("parallelism", "gen_tp") or 1.0
     pp = row.number("parallelism", "gen_pp") or 1.0
     cap = row.number("lengths", "max_response") or row.number("lengths", "seq") or 8 * response
     spread = Lengths(response, max(cap, response * 1.01))
     longest = row.number("lengths", "response_max") or spread.longest(samples)
     rollout = Rollout(
-        serving=Serving.of(shape, hardware, tp, pp),
+        serving=Serving.of(shape, hardware, tp, pp, precision(row)),
         requests=Requests.of(samples, prompt, response, spread.square, longest),
         replicas=max(serving_gpus / (tp * pp), 1.0),
-        refilled=apart,
+        ahead=max(as_number(row.fields.get("staleness")) or 1.0, 1.0),
     )
     trained_on = gpus - serving_gpus if apart else gpus
-    learning = _learning(row, shape, hardware, trained_on, samples, prompt + response, recipe)
+    padded = recipe.get("sequence_packing") is False
+    length = prompt + (longest if padded else response)
+    learning = _learning(row, shape, hardware, trained_on, samples, length, recipe)
     return Job(rollout, learning, apart, samples * (prompt + response), gpus)
 
 
 def _lengths(row: Row) -> tuple[float, float]:
     """Tokens of prompt and response, on average."""
     prompt, response = row.number("lengths", "prompt"), row.number("lengths", "response")
-    if prompt and response:
-        return prompt, response
+    if response:
+        return prompt or PROMPT, response
     total = row.needed("lengths", "average_total")
     return min(PROMPT, total / 4.0), total - min(PROMPT, total / 4.0)
 
@@ -183,4 +188,6 @@ def _learning(
     )
     critic = "ppo" in row.text("algorithm")
     passes, models = (3.0, 2.0) if critic else (2.0, 1.0)
-    return Learning(shape, hardware, plans, samples / batch, passes, models)
+    if recipe.get("force_on_policy_ratio"):
+        passes -= 1.0
+    return Learning(shape, hardware, plans, samples / batch, passes, models, precision(row))

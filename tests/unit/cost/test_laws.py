@@ -34,7 +34,6 @@ from rpeg.cost.layers import (
 )
 from rpeg.cost.memory import Keeping, training_memory
 from rpeg.cost.plans import Plans
-from rpeg.cost.rl import Learning, Rollout, rl_step
 from rpeg.cost.training import Software, step_time
 from tests.unit.cost.figures import DENSE, H100, MIXTURE, faster, plans
 
@@ -217,22 +216,3 @@ def test_the_switch_fills_before_it_reduces_at_full_rate() -> None:
     rates = np.diff(times) / np.diff(sizes)
     assert rates[0] > 1.1 * rates[1]
     assert rates[1] == pytest.approx(rates[2], rel=1e-6)
-
-
-def test_a_refilled_slot_waits_for_no_longest_response() -> None:
-    jobs = Requests.of(256.0, 512.0, 1024.0, longest=8192.0)
-    waiting, refilled = (
-        Rollout(Serving.of(DENSE, H100), jobs, 4.0, on).seconds(Engine()) for on in (False, True)
-    )
-    assert refilled < waiting
-
-
-def test_a_critic_takes_an_update_of_its_own() -> None:
-    rollout = Rollout(Serving.of(DENSE, H100), Requests.of(64.0, 512.0, 512.0), 8.0)
-    policy = Learning(DENSE, H100, plans(), updates=1.0, passes=3.0)
-    both = replace(policy, models=2.0)
-    alone, beside = (
-        rl_step(rollout, learning, Engine(), Software(), apart=False).total
-        for learning in (policy, both)
-    )
-    assert beside - alone == pytest.approx(policy.update_s(Software()) / 0.85, rel=1e-9)
