@@ -3,13 +3,16 @@
 Complete events (`ph` is X) count: `ts` and `dur` in microseconds, `args.step` and `args.stage`, as
 runs and simulations write them; an event without them is of one step, its stage is its name. A
 simulation says besides what a run's clock calls the stage, as `args.timed_as`. The file is an
-array, which may lack its end, or an object with `traceEvents`.
+array, which may lack its end, or an object with `traceEvents`; either may be compressed by gzip, as
+PyTorch's profiler writes it.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
-import math
+import sys
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -55,16 +58,28 @@ class Trace:
 def read_trace(path: Path) -> Trace:
     """The trace at `path`, or `trace.json` in a run's folder. Raises TraceError."""
     file = path / "trace.json" if path.is_dir() else path
-    try:
-        text = file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise TraceError(f"{file}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise TraceError(f"{file}: not UTF-8 text") from error
-    spans = [_span(event, file) for event in _events(text, file) if event.get("ph") == "X"]
+    spans = [_span(event, file) for event in _events(_text(file), file) if event.get("ph") == "X"]
     if not spans:
         raise TraceError(f'{file}: no complete event ("ph": "X")')
     return Trace(_ends(spans), min(span.begin for span in spans), _stages(spans))
+
+
+GZIP = b"\x1f\x8b"
+"""What compressed files begin with (RFC 1952, section 2.3.1)."""
+
+
+def _text(file: Path) -> str:
+    """The file's text, unpacked."""
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise TraceError(f"{file}: {error.strerror}") from error
+    try:
+        return (gzip.decompress(data) if data.startswith(GZIP) else data).decode("utf-8")
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise TraceError(f"{file}: damaged or cut short: gzip cannot unpack it") from error
+    except UnicodeDecodeError as error:
+        raise TraceError(f"{file}: not UTF-8 text") from error
 
 
 def _events(text: str, file: Path) -> list[dict[str, Any]]:
@@ -91,24 +106,39 @@ def _unfinished(text: str, file: Path) -> list[dict[str, Any]]:
 
 
 def _span(event: Mapping[str, Any], file: Path) -> Span:
-    args = event.get("args", {})
-    try:
-        begin, seconds = event["ts"] * MICRO, event["dur"] * MICRO
-        if not (math.isfinite(begin) and 0 <= seconds < math.inf):
-            raise ValueError
-        return Span(
-            stage=str(args.get("timed_as") or args.get("stage") or event["name"]),
-            step=int(args.get("step", 0)),
-            track=(str(event.get("pid")), str(event.get("tid"))),
-            begin=begin,
-            end=begin + seconds,
-            waits=event.get("cat") == WAIT,
-        )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        text = (
-            f"{file}: an event without a name, or a number as ts and, at least 0, as dur: {event}"
-        )
-        raise TraceError(text[:200]) from error
+    args = event.get("args") or {}
+    if not isinstance(args, dict):
+        raise _wrong(event, file, "args are not an object")
+    stage = args.get("timed_as") or args.get("stage") or event.get("name")
+    if not isinstance(stage, str):
+        raise _wrong(event, file, "args.stage, or name without one, is not text")
+    step = args.get("step", 0)
+    if not isinstance(step, int) or isinstance(step, bool):
+        raise _wrong(event, file, "args.step is not a whole number")
+    begin, seconds = (_seconds(event.get(key)) for key in ("ts", "dur"))
+    if begin is None:
+        raise _wrong(event, file, "ts is not a finite number")
+    if seconds is None or seconds < 0:
+        raise _wrong(event, file, "dur is not a finite number of at least 0")
+    return Span(
+        stage=stage,
+        step=step,
+        track=(str(event.get("pid")), str(event.get("tid"))),
+        begin=begin,
+        end=begin + seconds,
+        waits=event.get("cat") == WAIT,
+    )
+
+
+def _seconds(micro: object) -> float | None:
+    """Of microseconds; None of what is not a finite number."""
+    if isinstance(micro, bool) or not isinstance(micro, int | float):
+        return None
+    return micro * MICRO if abs(micro) <= sys.float_info.max else None
+
+
+def _wrong(event: Mapping[str, Any], file: Path, what: str) -> TraceError:
+    return TraceError(f"{file}: an event whose {what}: {event}"[:200])
 
 
 def _ends(spans: Iterable[Span]) -> dict[int, float]:

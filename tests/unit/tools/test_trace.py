@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -111,11 +112,21 @@ def test_repeated_spans_of_a_step_add_up(tmp_path: Path) -> None:
         ("[\n{nor this},\n", "an event that is not JSON"),
         ('{"events": []}', "neither an array of events"),
         ("[]", "no complete event"),
-        ('[{"name": "a", "ph": "X", "ts": 1}]', "an event without a name, or a number"),
-        ('[{"name": "a", "ph": "X", "ts": 1, "dur": "?"}]', "an event without a name"),
-        ('[{"name": "a", "ph": "X", "ts": 1, "dur": -1}]', "an event without a name"),
-        ('[{"name": "a", "ph": "X", "ts": 1, "dur": Infinity}]', "an event without a name"),
-        ('[{"name": "a", "ph": "X", "ts": NaN, "dur": 1}]', "an event without a name"),
+        ('[{"ph": "X", "ts": 1, "dur": 1}]', "an event whose args.stage, or name without one"),
+        *(
+            (f'[{{"name": "a", "ph": "X", {fields}}}]', f"an event whose {why}")
+            for fields, why in (
+                ('"ts": 1', "dur is not a finite number of at least 0"),
+                ('"ts": 1, "dur": "?"', "dur is not a finite number"),
+                ('"ts": 1, "dur": -1', "dur is not a finite number"),
+                ('"ts": 1, "dur": Infinity', "dur is not a finite number"),
+                (f'"ts": 1, "dur": {10**400}', "dur is not a finite number"),
+                ('"ts": NaN, "dur": 1', "ts is not a finite number"),
+                ('"ts": 1, "dur": 1, "args": [1]', "args are not an object"),
+                ('"ts": 1, "dur": 1, "args": {"step": "x"}', "args.step is not a whole number"),
+                ('"ts": 1, "dur": 1, "args": {"stage": 7}', "args.stage, or name without one, is"),
+            )
+        ),
     ],
 )
 def test_files_in_another_form(tmp_path: Path, text: str, why: str) -> None:
@@ -124,6 +135,16 @@ def test_files_in_another_form(tmp_path: Path, text: str, why: str) -> None:
     with pytest.raises(TraceError) as error:
         read_trace(path)
     assert str(error.value).startswith(f"{path}: {why}")
+
+
+def test_a_compressed_file(tmp_path: Path) -> None:
+    plain = write(tmp_path / "trace.json", steps(2.0, 1.0))
+    packed = tmp_path / "trace.json.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert read_trace(packed) == read_trace(plain)
+    packed.write_bytes(packed.read_bytes()[:-12])
+    with pytest.raises(TraceError, match=r"trace\.json\.gz: damaged or cut short"):
+        read_trace(packed)
 
 
 def test_a_simulation_has_the_names_of_a_run(shell: Shell) -> None:
