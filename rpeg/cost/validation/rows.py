@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rpeg.ir.figures import FigureError
+from rpeg.ir.figures import FigureError, read_text
 
 NO_KIND = "no kind"
 TABLES = ("hardware", "model", "parallelism", "batch", "lengths", "measured", "source")
@@ -135,7 +135,11 @@ def read_rows(folder: Path) -> list[Row]:
 
 def _read(path: Path) -> Iterator[tuple[str, Row]]:
     """Each record and its place; one without an id is called by that."""
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    try:
+        text = read_text(path)
+    except FigureError as error:
+        raise RowError(str(error)) from error
+    for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         try:

@@ -269,6 +269,9 @@ def test_rows_in_another_form(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"id": 1}\n[]\n')
     with pytest.raises(RowError, match=r"a\.jsonl:2: not an object"):
         read_rows(tmp_path)
+    (tmp_path / "a.jsonl").write_bytes(b"\xff\xfe{}")
+    with pytest.raises(RowError, match=r"a\.jsonl: not UTF-8 text"):
+        read_rows(tmp_path)
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
