@@ -1,11 +1,11 @@
 """What of a step is not the model: wall seconds outside of forward and backward passes.
 
-    python benchmarks/overhead.py [FOLDER] [--steps 50]
+    python benchmarks/overhead.py [FOLDER] [--steps 50] [--times 1 2 4]
 
 Runs `examples/sort_digits.rpeg:grpo` on one process, from warmed-up weights (trained once, in
 FOLDER, default `runs/overhead`), and prints the share of the median step that lies outside of model
 spans (`rpeg.runtime.model_time`), and where it goes. A step lasts until the next one begins: what
-it writes down belongs to it.
+it writes down belongs to it. With `--times`, the same again with a model so many times as wide.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "sides"))
 
-from demo import rpeg, write_pipeline
+from demo import WARM, rpeg, write_pipeline
+from wide import widen
 
 from rpeg.runtime.logs.trace import read_trace
 
@@ -36,12 +37,26 @@ Step = dict[str, float]
 def main() -> None:
     """Runs the benchmark and prints what it measured."""
     options = parse()
-    pipeline = write_pipeline(options.folder.resolve())
-    with tempfile.TemporaryDirectory() as run:
-        steps = f"steps={options.steps + WARM_UP + 1}"
-        rpeg("run", f"{pipeline}:grpo", "--processes", "1", "--set", steps, "--run-dir", run)
-        found = measured(read_trace(Path(run) / "trace.json"))[WARM_UP:]
-    print("\n".join(report(found)))
+    demo = write_pipeline(options.folder.resolve())
+    for times in options.times:
+        pipeline = widened(demo, times)
+        with tempfile.TemporaryDirectory() as run:
+            steps = f"steps={options.steps + WARM_UP + 1}"
+            rpeg("run", f"{pipeline}:grpo", "--processes", "1", "--set", steps, "--run-dir", run)
+            found = measured(read_trace(Path(run) / "trace.json"))[WARM_UP:]
+        print(f"model {times} times as wide:", *report(found), sep="\n", flush=True)
+
+
+def widened(demo: Path, times: int) -> Path:
+    """The demo's file with the model so many times as wide, beside it."""
+    if times == 1:
+        return demo
+    wide = f"{WARM}-{times}-wide"
+    widen(demo.parent / WARM, demo.parent / wide, times)
+    path = demo.with_stem(f"{demo.stem}-{times}-wide")
+    text = demo.read_text(encoding="utf-8")
+    path.write_text(text.replace(f'"{WARM}", optim', f'"{wide}", optim'), encoding="utf-8")
+    return path
 
 
 def measured(events: Iterable[Mapping[str, Any]]) -> list[Step]:
@@ -90,6 +105,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", type=Path, nargs="?", default=Path("runs/overhead"))
     parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--times", type=int, nargs="+", default=[1])
     return parser.parse_args()
 
 

@@ -230,3 +230,30 @@ def compiled(script: list[str], file: Path) -> subprocess.CompletedProcess[str]:
     out = ["-o", str(file.with_suffix(""))]
     command = [sys.executable, *script, "compile", str(file), "--processes", "1", *out]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_a_wider_model_says_the_same(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS / "sides"))
+    import torch
+    from safetensors.torch import save_file
+    from wide import widen
+
+    from rpeg.runtime.engine.decoder import Decoder
+    from rpeg.runtime.models.model_source import ModelSource
+
+    narrow, wide = tmp_path / "narrow", tmp_path / "wide"
+    shutil.copytree(BENCHMARKS.parent / "models" / "tiny-qwen3-digits", narrow)
+    drawn = ModelSource(narrow, seed=0)
+    weights = {name: drawn.read(name) for name, _ in drawn.shape.tensors()}
+    save_file(weights, narrow / "model.safetensors")
+    widen(narrow, wide, times=3)
+    ids = torch.tensor([[5, 9, 2, 7, 3]])
+
+    def said(folder: Path) -> torch.Tensor:
+        source = ModelSource(folder, seed=0)
+        tensors = {name: source.stored(name) for name, _ in source.shape.tensors()}
+        decoder = Decoder(source.shape, tensors, torch.float32)
+        return decoder.logits(decoder.prefill(ids, decoder.cache(*ids.shape)))
+
+    assert ModelSource(wide, seed=0).shape.hidden == 3 * drawn.shape.hidden
+    torch.testing.assert_close(said(wide), said(narrow), rtol=1e-3, atol=1e-4)

@@ -69,12 +69,12 @@ def gumbel(
     fours = -(-vocab // 4)
     ids = torch.arange(fours, device=device)[None, None, :]
     places = torch.arange(positions.start, positions.stop, device=device)[None, :, None]
-    noise = torch.empty(len(ordinals), len(positions), 4 * fours, device=device)
+    noise = torch.empty(len(ordinals), len(positions), fours, 4, device=device)
     for rows in blocks(noise):
         counter = ids, places, samples[rows, None, None], ordinals[rows, None, None]
-        words = _words(counter, (run_seed & _LOW, seed & _LOW))
-        uniform = torch.stack(words, dim=-1).double().add_(0.5).mul_(2.0**-32)
-        # Next to 1 float32 is too coarse for the first logarithm; its results it tells apart.
-        noise[rows] = uniform.log_().neg_().flatten(-2)
+        for k, words in enumerate(_words(counter, (run_seed & _LOW, seed & _LOW))):
+            uniform = words.double().add_(0.5).mul_(2.0**-32)
+            # Next to 1 float32 is too coarse for the first logarithm; its results it tells apart.
+            noise[rows, ..., k] = uniform.log_().neg_()
     noise.log_().neg_()
-    return noise[..., :vocab]
+    return noise.flatten(-2)[..., :vocab]
