@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -14,7 +14,6 @@ from rpeg.ir.declared import declarations, symbol_name
 from rpeg.ir.ops.allow import allowed_staleness, allowed_windows
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.ops.losses import DistillOp, LossOp, PolicyGradientOp, PolicyLossOp
-from rpeg.ir.ops.plan import PlaceOp, PlanOp
 from rpeg.ir.ops.regions import CollectOp
 from rpeg.ir.ops.rewards import ImportanceOp
 from rpeg.ir.ops.sampling import GenerateOp, LogprobOp, StaleOp
@@ -26,6 +25,7 @@ from rpeg.ir.types.attributes import RecordAttr, plain
 from rpeg.ir.vocabulary.settings import python_value
 from rpeg.passes.base import PassRefused, Problem, RpegPass, pipelines, step, tidied
 from rpeg.passes.legality import Condition, Legality, Reason, reasons
+from rpeg.passes.plan_lines import place_beside
 from rpeg.passes.samples import Samples, at_start, is_above, losses_of, sampled_weights
 from rpeg.passes.statistics import Meanings
 
@@ -293,7 +293,7 @@ class RpegBoundedAsyncPass(RpegPass):
         Rewriter.insert_op(made, InsertPoint.before(loss))
         made.logprobs.name_hint = name
         self.count("log-probs added")
-        self.count("plan lines added", _place(pipeline, name, name_of(operands[0])))
+        self.count("plan lines added", place_beside(pipeline, name, name_of(operands[0])))
         return made.logprobs
 
     def _importance(
@@ -365,17 +365,3 @@ def _retype(op: RpegOp) -> None:
     around = op.parent_op()
     if isinstance(around, CollectOp):
         _retype(around)
-
-
-def _place(pipeline: PipelineOp, name: str, model: str) -> int:
-    """Gives a new stage the pool and layout of a model's update, in each plan that has a line for
-    it; returns how many plans got one.
-    """
-    plans = pipeline.ops_of(PlanOp)
-    updates = [place for plan in plans for place in plan.places if place.title == model]
-    for place in updates:
-        clauses = ArrayAttr([c for c in place.clauses if c.kind in ("par", "mb")])
-        held = {**place.properties, "stage": StringAttr(name), "clauses": clauses}
-        made = PlaceOp.create(properties=held, location=place.location)
-        Rewriter.insert_op(made, InsertPoint.before(place))
-    return len(updates)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ from rpeg.interp.parity import EXACT, gaps
 from rpeg.interp.versions import Oldest, Place, VersionOracle, Window
 from rpeg.runtime.recordings.recording import Recording, save
 from rpeg.runtime.recordings.recording import load as load_recording
+from rpeg.tools.rpeg import main
 from tests.documented import unexplained
 
 ROOT = Path(__file__).parents[2]
@@ -211,3 +213,20 @@ def test_what_a_replay_refuses(folder: Path, oldest: Recording) -> None:
     done = run(folder, "nothing", "--plan", "apart")
     assert done.returncode == 1
     assert "RPEG_REPLAY must be the folder of a recording, and nothing is not one" in done.stderr
+
+
+@pytest.mark.slow
+def test_what_verify_keeps_is_replayed_by_its_plans(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From another folder than the pipeline's, whose data it reads."""
+    (folder / "verified.rpeg").write_text(PIPELINE)
+    monkeypatch.chdir(folder)
+    kept = tmp_path / "kept"
+    words = ["--layouts", "dp1", "--steps", "3", "--keep", str(kept)]
+    assert main(["verify", "verified.rpeg", *words]) == 0
+    shutil.move(kept / "pipeline.rpeg", kept / "recording.rpeg")
+    made = replayed(kept, "recording", "--plan", "apart")
+    assert compare(load_recording(kept / "recording"), made).within(Parity())
+    assert made.weights.keys() == {"actor", "critic"}
+    assert len(made.steps) == 3

@@ -4,7 +4,8 @@ Two layouts can agree on a loss for the wrong reasons: with one optimizer step p
 term the policy's ratio is 1, and the loss is the same number for any weights. So every update takes
 two optimizer steps, its learning rate moves the weights, and its loss has a KL term to a reference
 of other weights: at the actor's own weights that term's gradient is rounding noise, which Adam
-blows up to the learning rate. What only measures or writes is left out.
+blows up to the learning rate. What only measures or writes is left out, and paths become whole:
+the text that is made means the same wherever it lies.
 """
 
 from __future__ import annotations
@@ -20,10 +21,9 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from rpeg.ir.base import CheckedOp
-from rpeg.ir.ops.declare import ExpectOp, ModelOp, PipelineOp
+from rpeg.ir.ops.declare import DataOp, ExpectOp, ModelOp, PipelineOp
 from rpeg.ir.ops.effects import CheckpointOp, EvalLossOp, EvalOp, ExportOp, StopOp
 from rpeg.ir.ops.losses import KlLossOp, LossOp
-from rpeg.ir.ops.plan import PlanOp
 from rpeg.ir.ops.regions import EveryOp, YieldOp, terminator_of
 from rpeg.ir.ops.sampling import BatchOp, GenerateOp, GetOp, LogprobOp
 from rpeg.ir.ops.updates import UpdateOp
@@ -31,6 +31,7 @@ from rpeg.ir.text.naming import trajectories_of
 from rpeg.ir.types.attributes import RecordAttr, plain
 from rpeg.ir.types.values import TrajectoriesType, WeightsType
 from rpeg.passes.base import step
+from rpeg.passes.plan_lines import place_beside
 
 EFFECTS = (StopOp, EvalOp, EvalLossOp, CheckpointOp, ExportOp)
 """What measures or writes."""
@@ -68,7 +69,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Folders:
-    """Where models are."""
+    """Where models and data are."""
 
     of_source: Callable[[str], Path]
     """The folder that the text of a source means."""
@@ -76,6 +77,8 @@ class Folders:
     """A folder with the model of another, its weights moved a little."""
     scoring: Callable[[Path], Path]
     """The same, with a head that scores, whose weights are not zero."""
+    of_data: Callable[[str], str]
+    """The source of a data set, under the whole path where it is one."""
 
 
 @dataclass
@@ -104,6 +107,9 @@ class Hardening:
         for generate in self._all(GenerateOp):
             _shrink(generate, n=s.samples, max_tokens=s.tokens)
             _set(generate, dtype="fp32", top_p=1.0)
+        for data in self._all(DataOp):
+            if data.uri is not None:
+                data.properties["source"] = StringAttr(self.folders.of_data(data.uri))
         self._models()
         for update in self._all(UpdateOp):
             self._update(update)
@@ -117,8 +123,8 @@ class Hardening:
     # ---- what does not train
 
     def _leave_out(self) -> None:
-        for op in [*self._all(PlanOp), *self._all(ExpectOp)]:
-            Rewriter.erase_op(op)
+        for expected in self._all(ExpectOp):
+            Rewriter.erase_op(expected)
         effects = [op for kind in EFFECTS for op in self._all(kind)]
         for op in effects:
             Rewriter.erase_op(op)
@@ -211,7 +217,8 @@ class Hardening:
         build = Builder(InsertPoint.before(update))
         reference = build.insert(self._reference(model))
         logprobs = build.insert(LogprobOp.make([reference.results[0], y]))
-        logprobs.logprobs.name_hint = f"{REFERENCE}_lp"
+        name = logprobs.logprobs.name_hint = f"{REFERENCE}_{model.title}_lp"
+        place_beside(self.pipeline, name, model.title, frozen=True)
         settings = {"coef": plain(KL), "estimator": plain("k3")}
         loss = build.insert(KlLossOp.make([y, logprobs.logprobs], settings))
         loss.loss.name_hint = "verify_kl"

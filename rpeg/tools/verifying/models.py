@@ -1,4 +1,6 @@
-"""Folders of models for a hardened pipeline: where they are, and copies with other weights."""
+"""What a hardened pipeline reads: where models and data are, and copies of models with other
+weights.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ _SHIPPED = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
 
 @dataclass(frozen=True)
 class ModelFolders:
-    """Finds the models of one pipeline, and makes copies of them in `out`."""
+    """Finds the models and data of one pipeline, and makes copies of models in `out`."""
 
     source: Source
     out: Path
@@ -37,6 +39,10 @@ class ModelFolders:
         if uri.startswith("run:"):
             return newest_export([Path("runs").resolve()], uri)
         return open_source(path_of(self.source, uri), uri, self.seed).folder.resolve()
+
+    def of_data(self, uri: str) -> str:
+        """The source of a data set, under its whole path if it is a file."""
+        return uri if ":" in uri else str(path_of(self.source, uri).resolve())
 
     def perturbed(self, folder: Path, *, scores: bool = False) -> Path:
         """A copy whose weights differ everywhere by some noise; one that scores has a head for it,

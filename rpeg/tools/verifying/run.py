@@ -16,8 +16,6 @@ from xdsl.dialects.builtin import ModuleOp
 
 from rpeg.divisibility import Counts
 from rpeg.frontend import load
-from rpeg.frontend.lift import lift
-from rpeg.frontend.render import render
 from rpeg.interp import InterpreterError, World
 from rpeg.ir.ops.declare import ModelOp, PipelineOp
 from rpeg.passes.base import tidied
@@ -42,6 +40,7 @@ from rpeg.tools.verifying.placing import Placing
 from rpeg.tools.verifying.record import Recorded, record
 from rpeg.tools.verifying.replay import Prepare, ProgramFailed, Replaying
 from rpeg.tools.verifying.show import Report
+from rpeg.tools.verifying.written import written
 
 ONE_STEP = (
     "one step proves little: no step after it runs with the weights and the optimizer's state that "
@@ -168,13 +167,18 @@ class _Verification:
         found = chosen(asked.layouts, _counts(pipeline, models))
         size = Size(steps=asked.steps)
         scoring = partial(models.perturbed, scores=True)
-        folders = Folders(models.of_source, models.perturbed, scoring)
+        folders = Folders(models.of_source, models.perturbed, scoring, models.of_data)
         with tidied(module):
             hardening = Hardening(pipeline, folders, size, rows_divisor(found.layouts))
             hardening.run()
-        text = render(lift(module, sources))
         path = asked.source.path.with_suffix(".hardened.rpeg")
-        notes = (*hardening.notes, *found.notes, *([ONE_STEP] if asked.steps == 1 else []))
+        text, without = written(module, sources, path.name)
+        notes = (
+            *hardening.notes,
+            *without,
+            *found.notes,
+            *([ONE_STEP] if asked.steps == 1 else []),
+        )
         return _Hardened(pipeline.title, Source(path, text), found, notes)
 
     def _record(self, hardened: _Hardened) -> Recorded:

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from rpeg.frontend import load
-from rpeg.frontend.lift import lift
-from rpeg.frontend.render import render
 from rpeg.passes.base import pipelines, tidied
 from rpeg.tools.verifying.harden import Folders, Hardening, Size
+from rpeg.tools.verifying.written import written
 
 FOLDERS = Folders(
     of_source=lambda uri: Path("/models") / uri.rpartition(":")[2],
     perturbed=lambda folder: folder.with_name(f"{folder.name}-perturbed"),
     scoring=lambda folder: folder.with_name(f"{folder.name}-scoring"),
+    of_data=lambda uri: f"/data/{uri}",
 )
 
 HEAD = """rpeg 0.1
@@ -44,7 +44,8 @@ PLANS = """
     pool all = nodes(0..0)
     y on all, par(dp=8)
     r on all
-    actor on all, par(dp=8), publish(all, mode=reshard)
+    actor on all, par(dp=8, zero=1), publish(all, mode=reshard)
+    acc on all, par(dp=8)
   }
 }
 """
@@ -66,10 +67,10 @@ def hardened(text: str, divisor: int = 2) -> tuple[str, list[str]]:
     with tidied(loaded.module):
         hardening = Hardening(pipeline, FOLDERS, Size(), divisor)
         hardening.run()
-    made = render(lift(loaded.module, loaded.sources))
+    made, without = written(loaded.module, loaded.sources, "p.rpeg")
     again = load(made, "hardened.rpeg")
     assert again.module is not None, (made, again.diagnostics)
-    return made, hardening.notes
+    return made, [*hardening.notes, *without]
 
 
 def grpo(step: str = PPO.format(minibatches=1), more: str = "", size: int = 64) -> str:
@@ -89,7 +90,7 @@ def test_updates_take_two_minibatches_and_a_kl_term_to_other_weights() -> None:
     text, notes = hardened(grpo())
     assert "minibatches=2" in text and "epochs=2" in text
     assert 'model verify_reference_actor = policy("/models/actor-perturbed", dtype=fp32)' in text
-    assert "verify_kl = kl_loss(y, verify_reference_lp, coef=0.2)" in text
+    assert "verify_kl = kl_loss(y, verify_reference_actor_lp, coef=0.2)" in text
     assert "update(actor@i, pg, verify_kl," in text
     assert any("kl_loss" in note for note in notes)
 
@@ -190,7 +191,39 @@ pipeline p {
     assert "kl_loss" not in text
 
 
-def test_expectations_and_plans_are_no_part_of_it() -> None:
-    text, _ = hardened(grpo().rstrip().removesuffix("}") + PLANS)
+def with_plans(text: str) -> str:
+    return text.rstrip().removesuffix("}") + PLANS
+
+
+def test_paths_of_data_are_whole() -> None:
+    text, _ = hardened(grpo())
+    assert 'data train = prompts("/data/rows.jsonl")' in text
+
+
+def test_plans_stay_without_lines_of_what_is_left_out() -> None:
+    """What is added has a line too: in the layout of the update that reads it."""
+    text, notes = hardened(with_plans(grpo(PPO.format(minibatches=1) + EVERY)))
     assert "expect" not in text
-    assert "plan" not in text
+    assert not any("is left out" in note for note in notes)
+    lines = [line.strip() for line in text.partition("  plan ")[2].splitlines()]
+    assert lines == [
+        'here on "h100-8" {',
+        "pool all = nodes(0..0)",
+        "y on all, par(dp=8)",
+        "r on all",
+        "verify_reference_actor_lp on all, par(dp=8)",
+        "actor on all, par(dp=8, zero=1), publish(all, mode=reshard)",
+        "}",
+        "}",
+    ]
+
+
+def test_a_plan_of_more_processes_than_there_are_rows_is_left_out() -> None:
+    wide = "plan wide" + PLANS.partition("plan here")[2].replace("0..0", "0..1")
+    text = with_plans(grpo(PPO.format(minibatches=1) + EVERY)).rstrip().removesuffix(
+        "}"
+    ) + wide.replace("dp=8", "dp=16")
+    made, notes = hardened(text)
+    assert "plan here" in made and "plan wide" not in made
+    (left_out,) = [note for note in notes if "is left out" in note]
+    assert left_out.startswith("plan `wide` is left out: a batch of 8 rows does not divide over 16")
