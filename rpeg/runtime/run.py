@@ -395,7 +395,7 @@ class Run:
 
         Collective.
         """
-        samples, lengths = len(y.rows), y.sampled.sum(dim=1).tolist()
+        samples, lengths = len(y.rows), y.sampled_lengths.tolist()
         tokens = sum(lengths)
         self.measure(y, **fields)
         self.log("length/mean", tokens / samples, samples)

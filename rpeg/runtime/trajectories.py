@@ -84,9 +84,16 @@ class Trajectories:
     """The sampling temperature; log-probs of these trajectories are taken at it."""
 
     @property
-    def lengths(self) -> Tensor:
-        """[samples] int64: tokens of each completion that train."""
+    def trained_lengths(self) -> Tensor:
+        """[samples] int64: tokens of each completion that train, which averages count."""
         return self.mask.sum(dim=1)
+
+    @property
+    def sampled_lengths(self) -> Tensor:
+        """[samples] int64: tokens of each completion that were sampled, also those that are too old
+        to train: what rewards, and people, call its length.
+        """
+        return self.sampled.sum(dim=1)
 
     @property
     def sampled(self) -> Tensor:

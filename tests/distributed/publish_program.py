@@ -102,7 +102,7 @@ def trainer() -> None:
     record(run, version=actor_weights.version, digest=actor_weights.checksum)
     for i in run.loop():
         y, lp = y_channel.take(step=i)
-        r = (y.lengths % 3).double()
+        r = (y.sampled_lengths % 3).double()
         adv = rt.group_advantage(y, r, baseline="mean", scale="std")
         prox = actor.logprob(y)
         w = rt.importance(run, y, prox, lp, cap=5.0)

@@ -48,7 +48,7 @@ def _work(op: Operation, frame: PlacedFrame, at: Home) -> Iterator[tuple[int, Te
     unit = 2 if isinstance(batch, Pairs) else 1
     if isinstance(batch, Trajectories):
         unit = batch.n if rows % batch.n == 0 else 1
-        lengths = torch.tensor([len(ids) for ids in batch.prompt_ids]) + batch.lengths
+        lengths = torch.tensor([len(ids) for ids in batch.prompt_ids]) + batch.trained_lengths
     for replica, share in enumerate(shares(rows, unit, at.replicas)):
         yield from ((replica, part) for part in bounded(op, share, lengths))
 

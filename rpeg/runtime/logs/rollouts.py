@@ -40,8 +40,8 @@ def describe(y: Trajectories, rewards: Mapping[str, Tensor], step: int) -> list[
             "completion": jsonl.encoded(y.texts),
             "rewards": of_rewards,
             "finished": [_BOOLEANS[ended] for ended in y.finished.tolist()],
-            "tokens": y.sampled.sum(dim=1).tolist(),
-            "trained": y.lengths.tolist(),
+            "tokens": y.sampled_lengths.tolist(),
+            "trained": y.trained_lengths.tolist(),
             "version": oldest,
             "lag": [step - 1 - version for version in oldest],
         }

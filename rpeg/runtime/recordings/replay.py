@@ -117,7 +117,7 @@ class Replay(Oracle):
                 f"`{name}` of step {self._run.batch_step + 1} was recorded for other prompts, or "
                 "in another order: replay with the data, seed and batch size of the recording"
             )
-        y = replace(y, versions=torch.where(y.mask, engine.version, -1).int())
+        y = replace(y, versions=torch.where(y.sampled, engine.version, -1).int())
         logprobs = engine.logprobs(y, settings, dtype)
         self._now.sampled[name] = logprobs
         self._engines[name] = _InUse(engine, settings, dtype)

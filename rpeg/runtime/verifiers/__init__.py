@@ -110,7 +110,7 @@ class _RuleScorer:
         self._rule = rule
 
     def score(self, y: Trajectories) -> list[Outcome]:
-        columns = zip(y.rows, y.texts, y.finished.tolist(), y.lengths.tolist(), strict=True)
+        columns = zip(y.rows, y.texts, y.finished.tolist(), y.sampled_lengths.tolist(), strict=True)
         return [
             self._rule(Response(row.prompt, text, row.answer, finished, tokens))
             for row, text, finished, tokens in columns

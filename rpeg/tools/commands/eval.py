@@ -76,7 +76,7 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
         temperature=options.temperature,
         dtype=options.dtype,
     )
-    scored = [(verifier.score(y).cpu(), y.finished, y.lengths) for y, _ in parts]
+    scored = [(verifier.score(y).cpu(), y.finished, y.sampled_lengths) for y, _ in parts]
     rewards, finished, lengths = (torch.cat(column) for column in zip(*scored, strict=True))
     return {
         "model": model.title,

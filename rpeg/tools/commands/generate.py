@@ -77,7 +77,7 @@ def _completions(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         dtype=options.dtype,
     )
     for y, logprobs in parts:
-        for k, length in enumerate(y.lengths.tolist()):
+        for k, length in enumerate(y.sampled_lengths.tolist()):
             yield {
                 "prompt": y.rows[k].prompt,
                 "sample": int(y.samples[k]),

@@ -41,10 +41,12 @@ def test_sampled_log_probs_are_those_of_one_forward_pass(weights: Weights) -> No
 def test_completions_end_with_the_end_token_or_at_the_bound(weights: Weights) -> None:
     y, _ = sample(weights, PROMPTS, replace(SETTINGS, n=16, max_tokens=12))
     eos = weights.model.network.tokenizer.eos_ids
-    last = [int(row[length - 1]) in eos for row, length in zip(y.tokens, y.lengths, strict=True)]
+    last = [
+        int(row[length - 1]) in eos for row, length in zip(y.tokens, y.sampled_lengths, strict=True)
+    ]
     assert last == y.finished.tolist()
     assert 0 < sum(last) < len(last)
-    assert all(length == 12 for length, end in zip(y.lengths, last, strict=True) if not end)
+    assert all(length == 12 for length, end in zip(y.sampled_lengths, last, strict=True) if not end)
 
 
 def test_a_sample_does_not_know_its_batch(weights: Weights) -> None:
@@ -82,7 +84,7 @@ def test_greedy_takes_the_most_probable_and_reports_the_models_log_prob(weights:
 
 def test_a_stop_string_ends_the_completion_and_is_cut_off(weights: Weights) -> None:
     y, _ = sample(weights, PROMPTS, replace(SETTINGS, stop=tuple("0123456789")))
-    assert all(length < 6 for length in y.lengths[y.finished])
+    assert all(length < 6 for length in y.sampled_lengths[y.finished])
     assert not any(set(text) & set("0123456789") for text in y.texts)
 
 

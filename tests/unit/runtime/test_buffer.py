@@ -82,10 +82,10 @@ def test_old_spans_stay_and_train_nothing(run: Run, trajectories: Made) -> None:
     assert torch.equal(kept.sampled, y.sampled)
     assert kept.mask.any(dim=1).tolist() == [False, *[True] * 7]
     assert torch.equal(kept.tokens, y.tokens)
-    assert run.metrics.merge()["lag/old"] == y.lengths[0]
+    assert run.metrics.merge()["lag/old"] == y.sampled_lengths[0]
     (kept,) = dropped.take(step=5)
     assert kept.mask.any(dim=1).tolist() == [*[False] * 4, *[True] * 4]
-    assert run.metrics.merge()["lag/old"] == y.lengths[:4].sum()
+    assert run.metrics.merge()["lag/old"] == y.sampled_lengths[:4].sum()
 
 
 def test_lags_and_versions_are_in_the_metrics_of_the_step(run: Run, trajectories: Made) -> None:
@@ -93,7 +93,7 @@ def test_lags_and_versions_are_in_the_metrics_of_the_step(run: Run, trajectories
     held = buffer(run, 2)
     held.put(y)
     held.take(step=5)
-    tokens = y.lengths.tolist()
+    tokens = y.sampled_lengths.tolist()
     logged = run.metrics.merge()
     assert {n: v for n, v in logged.items() if n.startswith("lag/histogram")} == {
         "lag/histogram/0": tokens[3],
@@ -133,7 +133,7 @@ def test_weights_and_what_bounds_them_are_in_the_metrics(run: Run, trajectories:
     current = behaviour.clone()
     current[0] = 2.0
     w = importance(run, y, current, behaviour, cap=5.0, floor=0.5, mode="mask", level="token")
-    tokens, total = y.lengths.tolist(), int(y.lengths.sum())
+    tokens, total = y.sampled_lengths.tolist(), int(y.sampled_lengths.sum())
     logged = run.metrics.merge()
     assert logged["importance/masked"] == pytest.approx(tokens[0] / total)
     assert logged["importance/mean"] == pytest.approx(1 - tokens[0] / total)

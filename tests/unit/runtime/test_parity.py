@@ -197,7 +197,7 @@ def test_greedy_is_hugging_faces_and_ends_at_the_end(run: Run, groups: Groups) -
     y, _ = engine_of(run, model).generate(
         prompts("12", "3456=", "7"), n=1, max_tokens=12, temperature=0.0
     )
-    for ids, tokens, length in zip(y.prompt_ids, y.tokens, y.lengths, strict=True):
+    for ids, tokens, length in zip(y.prompt_ids, y.tokens, y.sampled_lengths, strict=True):
         wanted = reference.generate(
             torch.tensor([ids]), max_new_tokens=12, do_sample=False, suppress_tokens=[0]
         )[0, len(ids) :]
@@ -232,7 +232,9 @@ def test_stop_strings_end_completions(run: Run, groups: Groups) -> None:
     engine = engine_of(run, trainer(run, groups, DIGITS))
     y, _ = engine.generate(prompts("12"), n=64, max_tokens=12, temperature=1.0, stop=("3", "45"))
     decode = engine.tokenizer.decode
-    for tokens, length, text in zip(y.tokens.tolist(), y.lengths.tolist(), y.texts, strict=True):
+    for tokens, length, text in zip(
+        y.tokens.tolist(), y.sampled_lengths.tolist(), y.texts, strict=True
+    ):
         said = decode(tokens[:length])
         assert "3" not in text and "45" not in text
         assert "3" not in decode(tokens[: length - 1]), "went on after a stop string"
@@ -370,7 +372,7 @@ def test_a_critic_learns_returns(
     reference = hugging_face(DIGITS, ((k, v) for k, v in weights.items() if k != "score.weight"))
     hidden = reference.model(torch.tensor([[*y.prompt_ids[3], *y.tokens[3].tolist()]]))
     wanted = (hidden.last_hidden_state[0] @ weights["score.weight"].T)[:, 0]
-    first, length = len(y.prompt_ids[3]) - 1, int(y.lengths[3])
+    first, length = len(y.prompt_ids[3]) - 1, int(y.sampled_lengths[3])
     close(values[3, :length], wanted[first : first + length].detach())
     with pytest.raises(rt.RuntimeFailure, match="`critic` is a value, which has no log-probs"):
         critic.logprob(y)
@@ -405,7 +407,7 @@ def test_one_trunk_with_two_heads_learns_both(
     reference = hugging_face(DIGITS, ((k, v) for k, v in weights.items() if k != "score.weight"))
     ids = torch.tensor([[*y.prompt_ids[3], *y.tokens[3].tolist()]])
     wanted = reference.model(ids).last_hidden_state[0] @ weights["score.weight"].T
-    first, length = len(y.prompt_ids[3]) - 1, int(y.lengths[3])
+    first, length = len(y.prompt_ids[3]) - 1, int(y.sampled_lengths[3])
     close(values[3, :length], wanted[first : first + length, 0].detach())
 
     export_model(ac, tmp_path / "out")

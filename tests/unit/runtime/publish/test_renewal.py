@@ -83,7 +83,10 @@ def test_each_token_is_of_its_version(
     register = Register([weights(model, seed) for seed in (1, 2, 3)], after={2, 5})
     engine, y, lp = sampled(run, model, groups, register)
     assert engine.version == 2
-    assert y.versions[0, : int(y.lengths[0])].tolist() == [0, 0, 1, 1, 1, 2, 2, 2][: y.lengths[0]]
+    assert (
+        y.versions[0, : int(y.sampled_lengths[0])].tolist()
+        == [0, 0, 1, 1, 1, 2, 2, 2][: y.sampled_lengths[0]]
+    )
     for version in range(3):
         engine.swap_weights(Register(register.versions, version=version))
         of_version = y.versions == version
