@@ -1,9 +1,10 @@
 """A plan for a file that has none: the smallest tp x pp that fits, and the rest data-parallel.
 
 All stages share one pool of all processes. Stages that go through a model have one layout; replicas
-share an optimizer, and updates recompute whole layers only where that makes them fit. Engines on
-GPUs refill, in replicas as small as hold their weights and some sequences. Micro-batches are no
-larger than the longest sequence needs. Of layouts of one size the one with the larger tp comes
+share an optimizer, and updates recompute whole layers only where twice as many processes a replica
+would not do without: what just fits is slow twice over, as its layers are computed again and its
+engines must be wide to find room beside it. Engines on GPUs refill, in replicas as small as hold
+their weights and some sequences. Micro-batches are no larger than the longest sequence needs. Of layouts of one size the one with the larger tp comes
 first, since pipelines have bubbles. Every batch divides over the data-parallel ranks: where that
 leaves GPUs without work, a note says so.
 """
@@ -47,6 +48,9 @@ RUNNING = 32.0
 RECOMPUTED = ("none", "full")
 """What updates may recompute, the faster first."""
 
+WIDER = 2
+"""By how much tp x pp may grow to do without recomputing."""
+
 
 @dataclass(frozen=True)
 class Smallest:
@@ -58,6 +62,8 @@ class Smallest:
     recompute: str = "none"
     engine: int | None = None
     """Width of tp of what samples; None: that of the others."""
+    cramped: bool = False
+    """Narrower engines would have no room for some sequences beside what trains there."""
     fits: bool = True
     idle: int = 0
     """Processes over which no batch divides."""
@@ -87,7 +93,8 @@ class Smallest:
     def _samples(self) -> str:
         if self.engine is None:
             return ""
-        return f", engines tp={self.engine} dp={self.processes // self.engine}"
+        why = ", as narrower ones lack room for sequences beside the rest" if self.cramped else ""
+        return f", engines tp={self.engine} dp={self.processes // self.engine}{why}"
 
 
 def place_smallest(module: ModuleOp, platform: Platform, inputs: Inputs) -> Smallest:
@@ -106,15 +113,22 @@ def place_smallest(module: ModuleOp, platform: Platform, inputs: Inputs) -> Smal
 
 
 def _first(setting: Setting, layouts: Sequence[Smallest]) -> Smallest:
-    """The first that fits and leaves engines room, else the first that fits, else the one that
-    lacks least.
+    """The first that fits and leaves engines room, rather one that recomputes nothing if it is not
+    much wider; else the first that fits, else the one that lacks least.
     """
     share: dict[Smallest, float] = {}
+    roomy: Smallest | None = None
     for layout in layouts:
+        if roomy is not None and layout.tp * layout.pp > WIDER * roomy.tp * roomy.pp:
+            break
         held = _laid_out(setting, layout)
         share[layout] = _fullest(held)
         if share[layout] <= 1.0 and _has_room(held):
-            return layout
+            if layout.recompute == "none":
+                return layout
+            roomy = roomy or layout
+    if roomy is not None:
+        return roomy
     fitting = (layout for layout in layouts if share[layout] <= 1.0)
     least = min(layouts, key=lambda layout: share[layout])
     return next(fitting, replace(least, fits=share[least] <= 1.0))
@@ -178,7 +192,7 @@ def _roomiest(setting: Setting, layout: Smallest) -> Smallest:
     for tp in reversed(widths):
         held = _laid_out(setting, replace(layout, engine=tp))
         if _fullest(held) <= 1.0 and _has_room(held):
-            return replace(layout, engine=tp)
+            return replace(layout, engine=tp, cramped=tp > widths[-1])
     return layout
 
 
