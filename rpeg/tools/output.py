@@ -1,4 +1,5 @@
-"""Files that commands write: whole or not at all, in folders that are made where they are missing.
+"""What commands write: whole or not at all. A file goes into a folder that is there, as with any
+compiler: a name with a mistake would end up somewhere else. A folder is made with those above it.
 
 A command calls `refuse` before its work, so that a name that can't be written costs no waiting, and
 names what it reads: none of that is ever replaced.
@@ -22,6 +23,8 @@ def refuse(path: Path, inputs: Iterable[Path], endings: Sequence[str] = ()) -> N
     if path.is_dir():
         raise _failure(path, "it is a folder")
     _refuse(path)
+    if not path.parent.exists():
+        raise _failure(path, f"there is no folder {path.parent}: make it, or name another")
     if any(_same(path, read) for read in inputs):
         raise Failure(f"{path} is read by this command: choose another file to write", USAGE)
     if endings and path.suffix not in endings and not _is_device(path):
@@ -74,7 +77,6 @@ def replacing(path: Path) -> Iterator[Path]:
         if target.exists() and not target.is_file():
             yield target
             return
-        target.parent.mkdir(parents=True, exist_ok=True)
         fresh = target.with_name(f".{target.stem}.{os.getpid()}{target.suffix}")
         try:
             yield fresh

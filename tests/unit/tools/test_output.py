@@ -1,4 +1,4 @@
-"""Files that commands write: folders are made, refusals come first, nothing is half done."""
+"""What commands write: refusals come first, nothing is half done, only folders bring folders."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from rpeg.tools import output
 from rpeg.tools.console import Failure
 from tests.unit.tools.commands import Shell
 
-PPO = Path(__file__).parents[3] / "examples" / "ppo_7b_gh200.rpeg"
 CLUSTERS = Path(__file__).parents[3] / "clusters"
 
 
-def test_missing_folders_are_made(tmp_path: Path) -> None:
-    file = tmp_path / "a" / "b.html"
+def test_a_file_keeps_its_mode(tmp_path: Path) -> None:
+    file = tmp_path / "b.html"
     output.refuse(file, [])
-    assert not file.parent.exists(), "refusing writes nothing"
+    assert not file.exists(), "refusing writes nothing"
     output.write(file, "one")
     file.chmod(0o640)
     output.write(file, "two")
@@ -75,10 +74,26 @@ def test_a_picture_has_an_ending_that_says_how_it_is_drawn(shell: Shell) -> None
     assert (done.code, done.err) == (2, "error: x.bmp: a picture's name ends in .png, .svg, .pdf\n")
 
 
-def test_a_page_in_a_new_folder(shell: Shell) -> None:
-    done = shell("report", str(PPO), "--plan", "four", "-o", "a/b/x.html")
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("report p.rpeg -o", "report tiny -o", "simulate p.rpeg --trace", "calibrate -o"),
+        *("validate-model --json", "validate-model --write-eras"),
+    ],
+)
+def test_files_go_into_folders_that_are_there(words: str, shell: Shell) -> None:
+    before, ending = shell.names(), {"simulate": "json", "report": "html"}
+    name = f"none/x.{ending.get(words.split()[0], 'toml') if 'tiny' not in words else 'png'}"
+    done = shell(*words.split(), name)
+    why = "there is no folder none: make it, or name another"
+    assert (done.code, done.err) == (1, f"error: {name} can't be written: {why}\n")
+    assert (done.out, shell.names()) == ("", before)
+
+
+def test_a_folder_is_made_with_those_above(shell: Shell) -> None:
+    done = shell("compile", "p.rpeg", "-o", "a/b/c")
     assert (done.code, done.err) == (0, "")
-    assert (shell.folder / "a" / "b" / "x.html").read_text().startswith("<!")
+    assert (shell.folder / "a" / "b" / "c" / "launch.sh").is_file()
 
 
 @pytest.mark.parametrize(

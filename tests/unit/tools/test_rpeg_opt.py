@@ -88,7 +88,8 @@ def test_output_is_whole_or_not_there(tmp_path: Path) -> None:
     assert target.read_text() == opt(GRPO).out
     assert [path.name for path in tmp_path.iterdir()] == ["out.mlir"]
     assert opt(GRPO, "-o", str(target / "out.mlir")).code == 1
-    assert opt(GRPO, "-o", str(tmp_path / "new" / "out.mlir")).code == 0
+    nowhere = opt(GRPO, "-o", str(tmp_path / "new" / "out.mlir"))
+    assert nowhere.code == 1 and f"there is no folder {tmp_path / 'new'}" in nowhere.err
     assert opt(GRPO, "-o", os.devnull).code == 0
 
 
