@@ -6,8 +6,7 @@ would not do without: what just fits is slow twice over, as its layers are compu
 engines must be wide to find room beside it. Engines on GPUs refill, in replicas as small as hold
 their weights and some sequences. Micro-batches are no larger than the longest sequence needs. Of
 layouts of one size the one with the larger tp comes first, since pipelines have bubbles. Every
-batch divides over the data-parallel ranks: where that leaves GPUs without work, a note says
-so.
+batch divides over the data-parallel ranks: where that leaves GPUs without work, a note says so.
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass
 from rpeg.passes.rpeg_bounded_async import RpegBoundedAsyncPass
 from rpeg.passes.rpeg_lower_to_programs import RpegLowerToProgramsPass
 from rpeg.planner.default import default_processes
+from rpeg.tools.ahead import Ahead
 from rpeg.tools.console import USAGE, Failure, Reported, Source, report
 from rpeg.tools.cores import core_problems
 from rpeg.tools.sources import fit_problems, length_problems, source_problems
@@ -44,14 +45,6 @@ SIMPLIFY = ",".join(
     )
 )
 LOWER = "rpeg-fuse-inference,rpeg-schedule"
-
-
-@dataclass(frozen=True)
-class Ahead:
-    """How far generation is to run ahead of training, and what its losses do about it."""
-
-    staleness: int
-    correction: str
 
 
 @dataclass(frozen=True)
@@ -201,15 +194,23 @@ def lowered(
 
 
 def run_ahead(module: ModuleOp, sources: Sources, source: Source, ahead: Ahead | None) -> None:
-    """Widens the windows of a module, whose identity is then that of the text that says so. Raises
-    Failure where that is refused.
+    """`widened`, or raises Failure where that is refused."""
+    report(widened(module, sources, source, ahead), source)
+
+
+def widened(
+    module: ModuleOp, sources: Sources, source: Source, ahead: Ahead | None
+) -> list[Diagnostic]:
+    """Widens the windows of a module, whose identity is then that of the text that says so: what is
+    refused.
     """
     if ahead is None:
-        return
+        return []
     widening = RpegBoundedAsyncPass(ahead.staleness, correction=ahead.correction)
-    run_passes(module, [widening], source)
-    if widening.statistics.counts:
+    problems = pass_problems(module, [widening], source)
+    if not problems and widening.statistics.counts:
         module.attributes[SOURCE_HASH] = StringAttr(digest(lift(module, sources)))
+    return problems
 
 
 def _placing(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rpeg.tools.compiling import Ahead
+from rpeg.tools.ahead import Ahead
 from rpeg.tools.console import read
 from rpeg.tools.rpeg import main
 from rpeg.tools.verifying.layouts import USUAL

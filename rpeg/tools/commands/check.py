@@ -15,7 +15,7 @@ from rpeg.ir.text.diagnostics import Diagnostic, has_errors, show
 from rpeg.passes.base import pipelines
 from rpeg.tools.checking.compiles import refusals
 from rpeg.tools.compiling import Checked as Whole
-from rpeg.tools.compiling import load_with
+from rpeg.tools.compiling import load_with, widened
 from rpeg.tools.console import FAILED, OK, Failure, Source, language_only, read, tell
 from rpeg.tools.cores import core_problems
 from rpeg.tools.messages import record, records
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     """Checks each file, and reports on all of them."""
     where = target(options)
     there = where if where.cluster or where.plan else None
-    checked = [_checked(name, options.set, there) for name in options.files]
+    checked = [_checked(name, where, there) for name in options.files]
     if options.json:
         print(json.dumps(_as_json(checked, there is not None), indent=2))
     else:
@@ -92,18 +92,18 @@ class Checked:
         return FAILED if has_errors(self.diagnostics) else OK
 
 
-def _checked(name: str, overrides: Sequence[str], there: Target | None) -> Checked | Unchecked:
+def _checked(name: str, where: Target, there: Target | None) -> Checked | Unchecked:
     """One file; its errors must not hide those of others."""
     try:
         source = read(name)
         language_only(source, "rpeg check")
-        return _examine(source, overrides, there)
+        return _examine(source, where, there)
     except Failure as failure:
         return Unchecked(name, failure)
 
 
-def _examine(source: Source, overrides: Sequence[str], there: Target | None) -> Checked:
-    loaded = load_with(overrides, source)
+def _examine(source: Source, where: Target, there: Target | None) -> Checked:
+    loaded = load_with(where.sets, source)
     messages = [*loaded.diagnostics, *_of_sources(loaded, source)]
     if has_errors(messages) or loaded.module is None:
         return Checked(source, loaded, messages)
@@ -111,13 +111,16 @@ def _examine(source: Source, overrides: Sequence[str], there: Target | None) -> 
     refused: set[str] = set()
     for pipeline in pipelines(loaded.module):
         alone = replace(source, pipeline=pipeline.title)
-        plans = None
+        whole, plans = _alone(alone, where.sets), None
+        if too_far := widened(whole.module, whole.sources, alone, where.ahead):
+            messages += too_far
+            continue
         if there is not None:
             found, problems = _examined(alone, there)
             messages = [*(m for m in messages if not _repeated(m, problems)), *problems]
             findings += [found] if found is not None else []
             plans = [found.plan] if found is not None else []
-        notes, anywhere = refusals(_alone(alone, overrides), alone, plans)
+        notes, anywhere = refusals(whole, alone, plans)
         messages += [n for n in notes if not _said(n, messages)]  # as an error already
         refused |= {pipeline.title} if anywhere else set()
     return Checked(source, loaded, messages, findings, frozenset(refused))

@@ -20,10 +20,10 @@ from rpeg.lowering.package import (
     write,
 )
 from rpeg.lowering.python import Origin, source_hash
-from rpeg.passes.rpeg_bounded_async import CORRECTIONS, UNWEIGHTED
 from rpeg.passes.rpeg_lower_to_programs import ORDERS
-from rpeg.tools.compiling import Ahead, Choice, compile_text, load_programs
-from rpeg.tools.console import OK, USAGE, Failure, Source, folder, natural, positive, read
+from rpeg.tools.ahead import ahead_arguments, ahead_of
+from rpeg.tools.compiling import Choice, compile_text, load_programs
+from rpeg.tools.console import OK, Failure, Source, folder, positive, read
 from rpeg.tools.output import refuse_folder
 
 HELP = "write the program of a pipeline as a readable Python package"
@@ -75,32 +75,6 @@ def layout_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="permit python: sources, which run code of yours",
     )
-
-
-def ahead_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options that let generation run ahead of training."""
-    parser.add_argument(
-        "--staleness",
-        type=natural,
-        metavar="K",
-        help="let generation run K steps ahead, as the file's `allow bounded_async` permits",
-    )
-    parser.add_argument(
-        "--correction",
-        choices=(*CORRECTIONS, UNWEIGHTED),
-        metavar="WORD",
-        help="with --staleness: decoupled (default), truncated, icepop, sequence_mask or "
-        "none-if-covered",
-    )
-
-
-def ahead_of(options: argparse.Namespace) -> Ahead | None:
-    """What the options say of running ahead. Raises Failure."""
-    if options.staleness is None:
-        if options.correction is not None:
-            raise Failure("--correction is for what --staleness changes: give both", USAGE)
-        return None
-    return Ahead(options.staleness, options.correction or next(iter(CORRECTIONS)))
 
 
 def choice_of(options: argparse.Namespace) -> Choice:

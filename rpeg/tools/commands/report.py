@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _measured(options: argparse.Namespace) -> int:
     given = (options.cluster, options.gpus, options.plan, options.arch, options.set, options.json)
-    if any(given):
+    if any(given) or options.staleness is not None or options.correction is not None:
         text = "is the folder of a run, which was measured: only -o goes with it"
         raise Failure(f"{options.what} {text}", USAGE)
     folder = Path(options.what)

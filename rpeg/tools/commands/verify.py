@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from rpeg.tools.commands.compile import ahead_arguments, ahead_of
+from rpeg.tools.ahead import ahead_arguments, ahead_of
 from rpeg.tools.console import FAILED, OK, USAGE, Failure, natural, positive, read
 from rpeg.tools.launching import need_torch
 

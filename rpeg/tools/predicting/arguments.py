@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rpeg.ir.clusters import ClusterError, known_clusters, load_cluster
 from rpeg.ir.figures import FigureError
+from rpeg.tools.ahead import Ahead, ahead_arguments, ahead_of
 from rpeg.tools.console import USAGE, Failure, positive
 
 
@@ -22,6 +23,8 @@ class Target:
     architectures: Mapping[str, str]
     """By model: the name of a shipped architecture, or a path."""
     sets: Sequence[str] = ()
+    ahead: Ahead | None = None
+    """How far generation runs ahead; None: as the text says."""
 
 
 def target_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,12 +47,14 @@ def target_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL=NAME|FILE",
         help="a model's shape: a name of architectures/, a .toml file, a config.json or its folder",
     )
+    ahead_arguments(parser)
 
 
 def target(options: argparse.Namespace) -> Target:
     """What the options say. Raises Failure for an unknown cluster or architecture."""
     architectures = dict(_architecture(text) for text in options.arch)
-    return Target(_cluster(options.cluster, options.gpus), options.plan, architectures, options.set)
+    cluster = _cluster(options.cluster, options.gpus)
+    return Target(cluster, options.plan, architectures, options.set, ahead_of(options))
 
 
 def files_read(options: argparse.Namespace, source: Path) -> Iterator[Path]:

@@ -25,7 +25,7 @@ from rpeg.passes.base import PassRefused, pipelines
 from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass
 from rpeg.planner.smallest import NAME as SMALLEST
 from rpeg.planner.smallest import Smallest, place_smallest
-from rpeg.tools.compiling import SIMPLIFY, one_pipeline, pass_problems, passes_of
+from rpeg.tools.compiling import SIMPLIFY, one_pipeline, pass_problems, passes_of, widened
 from rpeg.tools.console import USAGE, Failure, Source, report
 from rpeg.tools.predicting.arguments import Target
 from rpeg.tools.predicting.plans import Chosen, choose
@@ -80,10 +80,13 @@ def placed(module: ModuleOp, sources: Sources, source: Source, target: Target) -
 
     Raises:
         Failure: there is no such cluster or plan.
-        DiagnosticsError: the plan does not go with the pipeline or the cluster.
+        DiagnosticsError: the plan does not go with the pipeline or the cluster, or generation may
+            not run so far ahead.
     """
     chosen = choose(next(pipelines(module)), target)
     problems = diagnose(module, sources, names=False)
+    if not has_errors(problems):
+        problems = widened(module, sources, source, target.ahead)
     if has_errors(problems):
         raise DiagnosticsError(problems)
     there = _by_plan if chosen.plan is not None else _without_plan

@@ -22,7 +22,8 @@ from rpeg.passes.base import tidied
 from rpeg.runtime.errors import RuntimeFailure
 from rpeg.runtime.models.shape import read_shape
 from rpeg.runtime.recordings.recording import Recording, save
-from rpeg.tools.compiling import Ahead, Choice, compile_text, one_pipeline, run_ahead
+from rpeg.tools.ahead import Ahead
+from rpeg.tools.compiling import Choice, compile_text, one_pipeline, run_ahead
 from rpeg.tools.console import Failure, Source, report
 from rpeg.tools.output import refuse_folder
 from rpeg.tools.verifying.harden import Folders, Hardening, Size

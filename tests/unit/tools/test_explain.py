@@ -44,12 +44,33 @@ def test_pools_of_their_own_wait_for_the_slower_one(shell: Shell) -> None:
     assert "no line `expect aime24`" in done.out
 
 
-def test_without_a_window_pools_wait_for_each_other(shell: Shell, tmp_path: Path) -> None:
+def without_a_window(folder: Path) -> str:
+    """The file ASYNC, sampling under the newest weights; what else it says of a window stays."""
     text = Path(ASYNC).read_text(encoding="utf-8")
     for old, new in (("@[i-$staleness..i]", "@i"), (" bound=strict, overflow=drop,", "")):
         text = text.replace(old, new)
-    (tmp_path / "sync.rpeg").write_text(text.replace("  param staleness = 2\n", ""))
-    found = figures(shell, str(tmp_path / "sync.rpeg"), "--plan", "alps64")
+    (folder / "sync.rpeg").write_text(text.replace("  param staleness = 2\n", ""))
+    return str(folder / "sync.rpeg")
+
+
+def test_what_a_window_gains_is_asked_without_editing_the_file(
+    shell: Shell, tmp_path: Path
+) -> None:
+    file = without_a_window(tmp_path)
+    words = (file, "--plan", "alps64")
+    wide = figures(shell, *words, "--staleness", "2")
+    assert wide["period_s"] == figures(shell, ASYNC, "--plan", "alps64")["period_s"]
+    assert wide["period_s"] < 0.9 * figures(shell, *words)["period_s"]  # type: ignore[operator]
+    simulated = shell("simulate", *words, "--staleness", "2", "--steps", "2", "--json")
+    assert (simulated.code, simulated.err) == (0, "")
+    for command in ("explain", "simulate", "report", "check"):
+        done = shell(command, *words, "--staleness", "5")
+        assert (done.code, done.out) == (1, "")
+        assert "`y` would be up to 5 steps old, the file allows 4" in done.err
+
+
+def test_without_a_window_pools_wait_for_each_other(shell: Shell, tmp_path: Path) -> None:
+    found = figures(shell, without_a_window(tmp_path), "--plan", "alps64")
     hops = found["critical_hops"]
     assert isinstance(hops, list)
     assert (hops[0]["task"], hops[0]["why"]) == ("y", "staleness")

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from rpeg.tools.compiling import Ahead, Choice, compile_text
+from rpeg.tools.ahead import Ahead
+from rpeg.tools.compiling import Choice, compile_text
 from rpeg.tools.console import Failure, Source
 from tests.unit.passes.pipelines import grpo, place
 from tests.unit.tools.commands import Shell
@@ -130,3 +131,15 @@ def test_a_correction_of_nothing(shell: Shell) -> None:
     done = shell("run", "p.rpeg", "--correction", "icepop")
     assert (done.code, done.out) == (2, "")
     assert "--correction is for what --staleness changes: give both" in done.err
+
+
+def test_a_check_without_a_cluster_tells_what_may_not_run_ahead(shell: Shell) -> None:
+    """Of each pipeline of a file, at its own place."""
+    shell.write(ALLOW)
+    done = shell("check", "p.rpeg", "--staleness", "2")
+    assert (done.code, done.err) == (0, "")
+    done = shell("check", "p.rpeg", "--staleness", "5")
+    assert (done.code, done.out) == (1, "")
+    assert re.search(r"p\.rpeg:\d+:\d+: error: `y` would be up to 5 steps old", done.err)
+    done = shell("check", "p.rpeg", "--correction", "icepop")
+    assert done.code == 2 and "--correction is for what --staleness changes" in done.err

@@ -90,4 +90,5 @@ def test_wrong_calls(words: str, message: str, shell: Shell) -> None:
 
 def test_gpus_are_whole_nodes() -> None:
     options = argparse.Namespace(cluster="alps", gpus=8, plan=None, arch=["ref=qwen3-8b"], set=[])
+    options.staleness = options.correction = None
     assert target(options) == Target("alps-2", None, {"ref": "qwen3-8b"}, [])
