@@ -13,6 +13,7 @@ from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
+import torch
 
 from rpeg.runtime.errors import VerifierFailure
 from rpeg.runtime.run import Run
@@ -95,6 +96,18 @@ def test_a_rule_scores_every_sample(run: Run, completions: Completions) -> None:
     scores = verifier.score(completions(["1", "2", "3"], ["1", "0", "3"]))
     assert scores.tolist() == [1.0, 0.0, 1.0]
     assert run.metrics.merge()["verifier/correct/failed"] == 0
+
+
+def test_the_length_of_a_sample_is_what_was_sampled(
+    run: Run, trajectories: Callable[[int], Trajectories]
+) -> None:
+    """Also of tokens that are too old to train: nobody made the answer shorter."""
+    y = trajectories(8)
+    masked = replace(y, mask=y.mask & (torch.arange(y.mask.shape[1]) > 2))
+    assert masked.trained_lengths.sum() < masked.sampled_lengths.sum()
+    late = Verifier(run, "late", source="rule:overlong", soft=0, max=6)
+    expected = [-length / 6 for length in y.trained_lengths.tolist()]
+    assert late.score(masked).tolist() == pytest.approx(expected)
 
 
 REWARDS = """
