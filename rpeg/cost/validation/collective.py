@@ -71,8 +71,14 @@ def _through_card(row: Row, text: str) -> bool:
     return nodes > 1 or "over the nic" in text
 
 
-def quantity(row: Row, name: str, unit: str) -> float:
-    """What a record calls `name`, in its unit. Raises Unknown."""
+RATES = ("bandwidth", "algbw", "busbw", "busbw_inplace", "busbw_peak", "bottleneck_bw")
+
+UNITS = {**dict.fromkeys(RATES, "GB/s"), **dict.fromkeys(("time", "latency"), "us")}
+"""The unit of each quantity as it is predicted."""
+
+
+def quantity(row: Row, name: str) -> float:
+    """What a record calls `name`, in `UNITS`. Raises Unknown."""
     ranks = np.asarray(row.needed("hardware", "count"))
     if ranks < 2:
         raise Unknown("a group of one")

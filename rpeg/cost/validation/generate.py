@@ -122,8 +122,20 @@ def job(row: Row) -> Job:
     )
 
 
-def quantity(row: Row, name: str, unit: str, seconds: float) -> float:
-    """What a record calls `name`, in its unit, from the seconds of its job. Raises Unknown."""
+RATES = ("output_tokens_per_s", "tokens_per_s", "total_tokens_per_s")
+
+UNITS = {
+    **dict.fromkeys(RATES, "tokens/s"),
+    **{f"{name}_per_gpu": "tokens/s/GPU" for name in RATES},
+    "request_throughput": "requests/s",
+    "request_throughput_per_gpu": "requests/s/GPU",
+    **dict.fromkeys(("end_to_end_latency", "first_token_latency", "time_per_output_token"), "s"),
+}
+"""The unit of each quantity as it is predicted."""
+
+
+def quantity(row: Row, name: str, seconds: float) -> float:
+    """What a record calls `name`, in `UNITS`, from the seconds of its job. Raises Unknown."""
     case = job(row)
     number = float(case.requests.number) * case.replicas
     response, prompt = float(case.requests.mean), float(case.requests.prompt)
@@ -139,7 +151,7 @@ def quantity(row: Row, name: str, unit: str, seconds: float) -> float:
         "time_per_output_token": seconds / response,
     }
     if (value := times.get(name)) is not None:
-        return value * 1000.0 if unit.startswith("ms") else value
+        return value
     total = name.removesuffix("_per_gpu")
     if total not in rates:
         raise Unknown(f"{name} isn't a rate or time of generation")

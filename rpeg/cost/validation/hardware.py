@@ -10,11 +10,14 @@ FIELDS = ("hardware.gpu", "shape")
 
 STREAMS = ("copy", "mul", "add", "triad", "dot")
 
+UNITS = {"gemm": "TFLOP/s", **dict.fromkeys(STREAMS, "TB/s")}
+"""The unit of each quantity as it is predicted."""
 
-def quantity(row: Row, name: str, unit: str) -> float:
+
+def quantity(row: Row, name: str) -> float:
     """TFLOP/s of a product, or TB/s of a stream. Raises Unknown."""
     known = machine(row)
-    if name in STREAMS and unit == "TB/s":
+    if name in STREAMS:
         return known.memory_rate / 1e12
     if name != "gemm":
         raise Unknown("a fact of the hardware, which the model is given")

@@ -14,13 +14,14 @@ FIELDS = (
     *("batch.global", "batch.micro", "lengths.seq"),
 )
 
-UNITS = {"bytes": 1.0, "GB": 1e9, "GiB": 2.0**30, "MB": 1e6, "MiB": 2.0**20}
-
 PEAKS = ("peak_allocated", "peak_memory", "peak_memory_usage", "gpu_memory", "real_total")
 BETWEEN_STEPS = (
     *("allocated_after_step", "memory_allocated", "real_model_states", "params_and_optimizer"),
 )
 ACTIVATIONS = ("activations", "real_activations")
+
+UNITS = dict.fromkeys((*PEAKS, *BETWEEN_STEPS, *ACTIVATIONS, "peak_reserved"), "bytes")
+"""The unit of each quantity as it is predicted; what an allocator reserved is not."""
 
 WHOLE_LOGIT, CHUNKED_LOGIT = 16.0, 4.0
 """Bytes of a logit in an eager loss: bf16, fp32, softmax, and the gradients of the first two; in
@@ -43,25 +44,17 @@ NARROW_MOMENTS = ("deepseek", "moonlight", "kimi")
 """Models whose recipes keep Adam's moments in bf16 (DeepSeek-V3, arXiv 2412.19437, section 3.3)."""
 
 
-def bytes_of(unit: str) -> float | None:
-    """Bytes of a unit, of each GPU or not; None of anything else."""
-    return UNITS.get(unit.replace("/", " ").split(" ")[0])
-
-
-def quantity(row: Row, name: str, unit: str) -> float:
-    """What a record calls `name`, in its unit. Raises Unknown."""
-    scale = bytes_of(unit)
-    if scale is None:
-        raise Unknown(f"unit {unit}")
+def quantity(row: Row, name: str) -> float:
+    """Bytes of what a record calls `name`. Raises Unknown."""
     case = run(row)
     memory = _memory(row, case)
     if name in PEAKS:
         outside = case.machine.reserved_bytes if name == "gpu_memory" else 0.0
-        return (float(memory.total) + outside) / scale
+        return float(memory.total) + outside
     if name in BETWEEN_STEPS:
-        return float(memory.states) / scale
+        return float(memory.states)
     if name in ACTIVATIONS:
-        return float(memory.activations) / scale
+        return float(memory.activations)
     raise Unknown(f"{name} isn't a memory of training")
 
 

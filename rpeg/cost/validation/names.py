@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 ALIASES = {
     "iteration_time": "step_time",
     "iter_time": "step_time",
@@ -63,21 +61,6 @@ ALIASES = {
 """Names of a quantity, and the one that predictions go by."""
 
 RATES = ("tokens_per_s", "output_tokens_per_s", "total_tokens_per_s")
-
-
-TIMES = ("step_time", "end_to_end_latency", "first_token_latency", "time_per_output_token")
-_SECONDS = ("", "s", "sec", "secs", "second", "seconds")
-_MILLISECONDS = ("ms", "msec", "millisecond", "milliseconds")
-
-
-def of_time(unit: str) -> str | None:
-    """ "s" or "ms" for a time's unit, of whatever it may be each (`s/step`); None of another. No
-    unit means seconds.
-    """
-    word = re.split(r"[\s/(]", unit.strip().lower())[0]
-    if word in _MILLISECONDS:
-        return "ms"
-    return "s" if word in _SECONDS else None
 
 
 def common(name: str, unit: str) -> str:

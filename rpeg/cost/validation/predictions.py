@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeGuard
@@ -15,8 +15,9 @@ from rpeg.cost.generation import Engine
 from rpeg.cost.training import Software
 from rpeg.cost.validation import collective, facts, generate, hardware, memory, rl_step, train
 from rpeg.cost.validation.eras import CANDIDATES, Eras, Timed, applied, chosen
-from rpeg.cost.validation.names import TIMES, common, of_time
+from rpeg.cost.validation.names import common
 from rpeg.cost.validation.rows import NO_KIND, Row, Unknown
+from rpeg.cost.validation.units import scale
 
 FIELDS = {
     "train": train.FIELDS,
@@ -27,6 +28,16 @@ FIELDS = {
     "hardware": hardware.FIELDS,
 }
 """What a record of each kind needs to be predicted."""
+
+UNITS: Mapping[str, Mapping[str, str]] = {
+    "train": {**train.UNITS, **memory.UNITS},
+    "memory": memory.UNITS,
+    "generate": generate.UNITS,
+    "rl_step": rl_step.UNITS,
+    "collective": collective.UNITS,
+    "hardware": hardware.UNITS,
+}
+"""The units in which the quantities of each kind are predicted."""
 
 MAIN = {
     "train": (
@@ -83,7 +94,7 @@ def outcomes(row: Row, eras: Eras, timed: Timed | None) -> list[Outcome]:
     found = []
     for name, entry in row.mapping("measured").items():
         told = entry if isinstance(entry, dict) else {"value": entry}
-        value, unit = told.get("value"), str(told.get("unit", ""))
+        value, unit = told.get("value"), _unit(told)
         if _is_measured(value):
             found.append(_outcome(row, name, unit, float(value), eras, timed))
         elif value is not None:
@@ -105,7 +116,8 @@ def _outcome(
         return Outcome(row, name, unit, value, None, "printed so coarsely that it tells little")
     try:
         named = _named(row, name, unit)
-        predicted = _predict(row, named, _unit(named, unit), eras, timed)
+        factor = _scale(row, name, unit)
+        predicted = factor * _predict(row, named, eras, timed)
     except Unknown as why:
         return Outcome(row, name, unit, value, None, str(why))
     if not (math.isfinite(predicted) and predicted > 0):
@@ -128,44 +140,41 @@ def _named(row: Row, name: str, unit: str) -> str:
     return name if row.kind in ("collective", "hardware") else common(name, unit)
 
 
-def _unit(name: str, unit: str) -> str:
-    """The unit in the words that predictions go by. Raises Unknown for a time's that is none."""
-    if name not in TIMES:
-        return unit
-    known = of_time(unit)
-    if known is None:
-        raise Unknown(f"a time in {unit}: s or ms")
-    return known
+def _scale(row: Row, name: str, unit: str) -> float:
+    """From the unit of a prediction to the record's; 1 for what is not predicted. Raises Unknown
+    for a unit of something else.
+    """
+    own = UNITS.get(row.kind, {}).get(_named(row, name, unit))
+    return 1.0 if own is None else scale(name, own, unit)
 
 
-def _predict(row: Row, name: str, unit: str, eras: Eras, timed: Timed | None) -> float:
-    if row.kind in ("train", "memory") and is_memory(name, unit):
-        return memory.quantity(row, name, unit)
-    simple: dict[str, Callable[[Row, str, str], float]] = {
+def _predict(row: Row, name: str, eras: Eras, timed: Timed | None) -> float:
+    if row.kind in ("train", "memory") and is_memory(name):
+        return memory.quantity(row, name)
+    simple: dict[str, Callable[[Row, str], float]] = {
         "collective": collective.quantity,
         "hardware": hardware.quantity,
     }
     if row.kind in simple:
-        return simple[row.kind](row, name, unit)
+        return simple[row.kind](row, name)
     if row.kind == "rl_step":
-        return rl_step.quantity(row, name, unit, *_rl_constants(row, eras))
+        return rl_step.quantity(row, name, *_rl_constants(row, eras))
     if row.kind == "memory":
         raise Unknown("times of tests of tiny models mean nothing")
     if row.kind not in FIELDS:
         raise Unknown(f"kind {row.kind}")
     if row.kind == "train" and name in train.PASSES:
-        return train.one_layer(row, name, unit)
+        return train.one_layer(row, name)
     if timed is None:
         raise Unknown(why_untimed(row))
     seconds = applied(chosen(eras, timed.kind, timed.era), timed)
     forms = {"train": train.quantity, "generate": generate.quantity}
-    return forms[row.kind](row, name, unit, seconds)
+    return forms[row.kind](row, name, seconds)
 
 
-def is_memory(name: str, unit: str) -> bool:
-    """Whether a quantity is bytes that are held, in whatever unit."""
-    known = (*memory.PEAKS, *memory.BETWEEN_STEPS, *memory.ACTIVATIONS, "peak_reserved")
-    return name in known and memory.bytes_of(unit) is not None
+def is_memory(name: str) -> bool:
+    """Whether a quantity, by its common name, is bytes that are held."""
+    return name in memory.UNITS
 
 
 def era_of(row: Row) -> str:
@@ -207,28 +216,46 @@ def timing(row: Row) -> Timed:
         raise Unknown(f"no time of {row.kind}")
     measured = row.table("measured")
     told = {
-        _named(row, name, str(entry.get("unit", ""))): name
+        _named(row, name, _unit(entry)): name
         for name, entry in measured.items()
         if isinstance(entry, dict)
     }
-    name = next((name for name in MAIN[row.kind] if name in told), None)
-    if name is None:
+    names = [name for name in MAIN[row.kind] if name in told]
+    if not names:
         raise Unknown(f"{', '.join(measured)}: not a time of a whole {row.kind}")
-    entry = measured[told[name]]
-    unit, value = _unit(name, str(entry.get("unit", ""))), entry.get("value")
-    if not _is_measured(value):
-        raise Unknown(f"no value of {name}")
-    return Timed(
-        row.kind, era_of(row), row.source, _seconds(row, name, unit, float(value)), _tried(row)
-    )
+    name, value = _main(row, {name: told[name] for name in names})
+    return Timed(row.kind, era_of(row), row.source, _seconds(row, name, value), _tried(row))
 
 
-def _seconds(row: Row, name: str, unit: str, value: float) -> float:
+def _main(row: Row, told: Mapping[str, str]) -> tuple[str, float]:
+    """The first quantity that has a value in a unit of it, and that value in the unit of its
+    prediction; `told` maps to the record's names. Raises Unknown, of the first, where none has.
+    """
+    problems = []
+    for name, theirs in told.items():
+        entry = row.table("measured")[theirs]
+        value = entry.get("value")
+        if not _is_measured(value):
+            problems.append(f"no value of {name}")
+            continue
+        try:
+            return name, float(value) / _scale(row, theirs, _unit(entry))
+        except Unknown as why:
+            problems.append(str(why))
+    raise Unknown(problems[0])
+
+
+def _unit(entry: Mapping[str, Any]) -> str:
+    """The unit of a measured value; empty where it has none."""
+    return str(entry.get("unit") or "")
+
+
+def _seconds(row: Row, name: str, value: float) -> float:
     """The measured time: quantities are proportional to seconds, or to their inverse."""
     if row.kind == "rl_step":
-        return value / 1000.0 if unit == "ms" else value
+        return value
     forms = {"train": train.quantity, "generate": generate.quantity}
-    one, two = (forms[row.kind](row, name, unit, seconds) for seconds in (1.0, 2.0))
+    one, two = (forms[row.kind](row, name, seconds) for seconds in (1.0, 2.0))
     return value / one if two > one else one / value
 
 

@@ -45,6 +45,13 @@ PHASES = {
 """What a record calls a phase, and ours."""
 
 
+UNITS = {
+    **dict.fromkeys((*TRANSFERS, *PHASES), "s"),
+    "tokens_per_s_per_gpu": "tokens/s/GPU",
+}
+"""The unit of each quantity as it is predicted."""
+
+
 @dataclass(frozen=True)
 class Job:
     """One step that a record describes."""
@@ -60,8 +67,8 @@ class Job:
         return rl_step(self.rollout, self.learning, engine, software, self.apart)
 
 
-def quantity(row: Row, name: str, unit: str, engine: Engine, software: Software) -> float:
-    """What a record calls `name`, in its unit. Raises Unknown."""
+def quantity(row: Row, name: str, engine: Engine, software: Software) -> float:
+    """What a record calls `name`, in `UNITS`. Raises Unknown."""
     if name in TRANSFERS:
         return _transfer(row)
     if name == "weight_sync":
@@ -72,7 +79,7 @@ def quantity(row: Row, name: str, unit: str, engine: Engine, software: Software)
     seconds = float(getattr(case.seconds(engine, software), PHASES[name]))
     if name == "tokens_per_s_per_gpu":
         return case.tokens / seconds / case.gpus
-    return seconds * 1000.0 if unit == "ms" else seconds
+    return seconds
 
 
 SEQUENCE_S = 20e-6

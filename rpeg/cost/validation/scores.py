@@ -34,7 +34,7 @@ GROUPS = {
 def group(outcome: Outcome) -> str:
     """The group a quantity is scored in."""
     row = outcome.row
-    if is_memory(common(outcome.quantity, outcome.unit), outcome.unit):
+    if is_memory(common(outcome.quantity, outcome.unit)):
         return GROUPS["memory"]
     if row.kind == "train":
         has_experts = bool(row.table("model").get("experts"))

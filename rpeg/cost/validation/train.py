@@ -30,6 +30,17 @@ FIELDS = (
 
 TRILLION = 1e12
 
+UNITS = {
+    **dict.fromkeys(("step_time", "forward", "backward"), "s"),
+    "tokens_per_s": "tokens/s",
+    "tokens_per_s_per_gpu": "tokens/s/GPU",
+    "samples_per_s": "samples/s",
+    **dict.fromkeys(("model_tflops_per_gpu", "hw_tflops_per_gpu"), "TFLOP/s"),
+    "days_300B_tokens": "days",
+    **dict.fromkeys(("mfu", "hfu"), "fraction"),
+}
+"""The unit of each quantity as it is predicted."""
+
 CAUSAL = ("bridge", "fsdp2", "torchtitan", "automodel")
 """Generations that count attention as causal in what they call model FLOPs; others count all."""
 
@@ -50,8 +61,8 @@ def seconds(row: Row, software: Software) -> Array:
 PASSES = ("forward", "backward")
 
 
-def one_layer(row: Row, name: str, unit: str) -> float:
-    """A pass of a mixture layer alone, without attention, in the unit. Raises Unknown.
+def one_layer(row: Row, name: str) -> float:
+    """Seconds of a pass of a mixture layer alone, without attention. Raises Unknown.
 
     No slowdown: that is of whole steps, warm GPUs and all.
     """
@@ -68,8 +79,7 @@ def one_layer(row: Row, name: str, unit: str) -> float:
     if shape.experts.shared_ffn:
         work += pricing.mlp(shape.experts.shared_ffn)
     back = work.data_gradient + work.weight_gradient
-    seconds = (work.forward + _cast(pricing) if name == "forward" else back) + work.expert
-    return float(seconds) * (1000.0 if unit == "ms" else 1.0)
+    return float((work.forward + _cast(pricing) if name == "forward" else back) + work.expert)
 
 
 CAST_BYTES = 4.0
@@ -91,8 +101,8 @@ def model_flops(case: Run, causal: bool) -> float:
     return 3.0 * case.shape.forward_flops(case.tokens, squares)
 
 
-def quantity(row: Row, name: str, unit: str, step: float) -> float:
-    """What a record calls `name`, in its unit, from the seconds of a step. Raises Unknown."""
+def quantity(row: Row, name: str, step: float) -> float:
+    """What a record calls `name`, in `UNITS`, from the seconds of a step. Raises Unknown."""
     case = run(row)
     rate = case.tokens / step
     flops = model_flops(case, family(row) in CAUSAL) / step / case.gpus
@@ -111,7 +121,4 @@ def quantity(row: Row, name: str, unit: str, step: float) -> float:
     }
     if name not in forms:
         raise Unknown(f"{name} isn't a time of a step")
-    value = forms[name]()
-    if unit == "ms":
-        return 1000.0 * value
-    return 100.0 * value if name in ("mfu", "hfu") and unit.startswith("%") else value
+    return forms[name]()

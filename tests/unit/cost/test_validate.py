@@ -64,10 +64,8 @@ def row(**changes: Any) -> Row:
         ({"measured": {"step_time": {"unit": "s"}}}, "no measured value that is"),
         ({"measured": {}}, "no measured"),
         ({"kind": ""}, "no kind"),
-        (
-            {"measured": {"step_time": {"value": 6.5, "unit": "parsec"}}},
-            "a time in parsec: s or ms",
-        ),
+        ({"measured": {"step_time": {"value": 6.5, "unit": "parsec"}}}, 'unit "parsec"'),
+        ({"measured": {"mfu": {"value": 38.0}}}, "no unit"),
         ({"parallelism": {"tp": 3}}, "parallelism.tp doesn't divide the heads"),
         ({"parallelism": {"tp": 8, "pp": 4, "dp": 3}}, "tp·pp·cp·dp doesn't divide the number"),
     ],
@@ -84,6 +82,64 @@ def test_what_cannot_be_predicted_is_told(changes: dict[str, Any], why: str) -> 
 def test_units_of_a_time_in_other_words() -> None:
     for unit, value in (("s/step", 6.5), ("seconds", 6.5), ("ms", 6500), ("milliseconds", 6500)):
         assert timing(row(measured={"step_time": {"value": value, "unit": unit}})).measured == 6.5
+
+
+ALL_REDUCE: dict[str, Any] = {
+    "kind": "collective",
+    "operation": "all_reduce",
+    "message_bytes": 2**20,
+    "library": "NCCL",
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "own", "factors"),
+    [
+        ({}, "step_time", "s", {"ms": 1e3, "us": 1e6, "min": 1 / 60, "hours": 1 / 3600, "": 1}),
+        ({}, "step_time_ms", "ms", {"": 1, "s": 1e-3}),
+        ({}, "tokens_per_s_per_gpu", "tokens/s/GPU", {"tok/s": 1, "tokens per hour": 3600, "": 1}),
+        ({}, "tokens_per_s", "tokens/s (all GPUs)", {"total tokens/s": 1, "tokens/s/GPU": 1 / 64}),
+        (
+            {},
+            "model_tflops_per_gpu",
+            "TFLOP/s/GPU",
+            {"TFLOPS": 1, "GFLOPs/s": 1e3, "PFLOP/s": 1e-3},
+        ),
+        ({}, "mfu", "fraction", {"% of 989": 100}),
+        ({}, "days_300B_tokens", "days", {"h": 24, "": 1}),
+        ({}, "peak_memory", "bytes", {"GB": 1e-9, "GiB per GPU": 2**-30, "MiB": 2**-20}),
+        (ALL_REDUCE, "latency", "us", {"ms": 1e-3, "µs": 1, "ns (not labelled)": 1e3, "": 1}),
+        (ALL_REDUCE, "busbw", "GB/s", {"Gb/s": 8, "Gbps": 8, "GBps": 1, "MiB/s": 1e9 / 2**20}),
+    ],
+)
+def test_units(changes: dict[str, Any], name: str, own: str, factors: dict[str, float]) -> None:
+    """Whatever unit a source prints, the model means the same; in none of the kind, nothing."""
+
+    def predicted(unit: str) -> tuple[float | None, str]:
+        one = row(**changes, measured={name: {"value": 110.0, "unit": unit}})
+        (found,) = outcomes(one, {}, timings([one]).get(one.id))
+        return found.predicted, found.reason
+
+    expected, reason = predicted(own)
+    assert expected, reason
+    for unit, factor in factors.items():
+        assert predicted(unit)[0] == pytest.approx(factor * expected), unit
+    for unit in ("parsec", "W"):
+        assert predicted(unit) == (None, f'unit "{unit}"')
+
+
+@pytest.mark.parametrize("unit", ["samples/s/GPU", "tokens/s", "samples", "ms", "GB/s"])
+def test_a_unit_of_another_quantity(unit: str) -> None:
+    one = row(measured={"samples_per_s": {"value": 78.0, "unit": unit}})
+    assert outcomes(one, {}, None)[0].reason == f'unit "{unit}"'
+
+
+def test_constants_are_fitted_to_a_quantity_in_a_unit_of_its_own() -> None:
+    rate = {"value": 10083, "unit": "tokens/s/GPU"}
+    alone = row(measured={"tokens_per_s_per_gpu": rate})
+    lost = {"value": 6.5, "unit": "parsec"}
+    both = row(measured={"step_time": lost, "tokens_per_s_per_gpu": rate})
+    assert timing(both).measured == timing(alone).measured
 
 
 def test_an_empty_record_is_listed_and_an_id_is_used_once(
