@@ -49,14 +49,13 @@ class Layout:
         """The rows as micro-batches of equally many tokens, as few as the bound allows.
 
         A sequence counts with the mean length S2 / S1 that attention sees, so that both tokens
-        and attention's work are those of the rows. Prompts are packed once.
+        and attention's work are those of the rows. A prompt is packed once in a micro-batch.
         """
-        tokens = rows.packed
+        count = max(bound.parts(rows, self.dp), self.pp if self.vpp > 1 else 1)
+        tokens = rows.packed_in(count)
         seq = rows.squares / tokens
-        mine = tokens / self.dp
-        count = max(math.ceil(mine / bound.tokens(rows)), self.pp if self.vpp > 1 else 1)
         attended = rows.number / self.dp / count
-        return self.split(tokens, mine / count, seq, trained, attended)
+        return self.split(tokens, tokens / self.dp / count, seq, trained, attended)
 
     def split(
         self, tokens: float, micro: float, seq: float, trained: float, attended: float | None = None
@@ -98,13 +97,15 @@ class Bound:
             tokens if isinstance(tokens, int) else None, rows if isinstance(rows, int) else None
         )
 
-    def tokens(self, rows: Rows) -> float:
-        """The bound in tokens, on average; a longer row goes alone."""
+    def parts(self, rows: Rows, share: int) -> int:
+        """Micro-batches that the rows take, split `share` ways. Its tokens are those of the rows,
+        whether a prompt is packed or not; a longer row goes alone.
+        """
         if self.in_tokens is not None:
-            return max(float(self.in_tokens), rows.average)
+            return math.ceil(rows.read / share / max(float(self.in_tokens), rows.average))
         if self.in_rows is not None:
-            return self.in_rows * rows.packed / rows.number
-        return math.inf
+            return math.ceil(rows.number / share / self.in_rows)
+        return 1
 
     def at_most(self, rows: Rows, share: int, longest: float) -> float:
         """Tokens of the fullest micro-batch, if rows are of `longest` tokens each; `share` is the

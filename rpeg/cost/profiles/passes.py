@@ -19,7 +19,7 @@ def forward(
 ) -> Profile:
     """One forward pass over the rows."""
     plans = layout.plans(rows, bound, trained=0.0)
-    useful = model.shape.forward_flops(rows.tokens, rows.squares)
+    useful = model.shape.forward_flops(rows.packed, rows.squares)
 
     def seconds(on: Machine) -> float:
         return float(forward_time(model.shape, on, plans, software=era))
@@ -46,5 +46,5 @@ def update(
         return float(epochs * minibatches * each)
 
     passes = epochs * (2.0 + min(model.trained, 1.0))
-    useful = passes * model.shape.forward_flops(rows.tokens, rows.squares)
+    useful = passes * model.shape.forward_flops(rows.packed, rows.squares)
     return attributed(seconds, machine, useful, layout.processes)

@@ -106,7 +106,11 @@ class Rollouts:
             replicas = float(self.layout.dp)
             return drained_time(self.serving(on), asked, rows.response, software, replicas)
 
-        useful = self.model.shape.forward_flops(rows.tokens, rows.squares)
+        again = rows.number - rows.number / rows.a_prompt if self.embedded else 0.0
+        squares = rows.squares - again * rows.prompt.square
+        useful = self.model.shape.forward_flops(
+            rows.packed if self.embedded else rows.read, squares
+        )
         return attributed(seconds, machine, useful, self.layout.processes)
 
     def cache(self, rows: Rows, machine: Machine, engine: Engine, longest: float) -> float:

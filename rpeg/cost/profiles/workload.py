@@ -70,12 +70,21 @@ class Rows:
         return self.number * self.average
 
     @property
+    def read(self) -> float:
+        """Tokens that a pass reads: of a response all but the last, which is predicted."""
+        return self.number * (self.prompt.average + max(self.response.average - 1.0, 0.0))
+
+    @property
     def packed(self) -> float:
-        """Tokens that a pass over all goes through: a prompt once for all of its responses, and of
-        a response all but the last, which is predicted and not read.
+        """Those of them with a prompt once for all of its responses."""
+        return self.packed_in(1.0)
+
+    def packed_in(self, parts: float) -> float:
+        """Tokens that passes over so many parts read in all, with a prompt once for its responses
+        of a part. Each response falls into any of them: micro-batches are balanced by lengths.
         """
-        read = max(self.response.average - 1.0, 0.0)
-        return self.number * (self.prompt.average / self.a_prompt + read)
+        times = parts * _any_of(1.0 / parts, self.a_prompt)
+        return self.read - self.number * self.prompt.average * (1.0 - times / self.a_prompt)
 
     @property
     def squares(self) -> float:
@@ -89,8 +98,13 @@ class Rows:
 
     def share(self, number: float) -> Rows:
         """So many of them, drawn from all: fewer of one prompt."""
-        together = max(self.a_prompt * number / self.number, 1.0)
-        return Rows(number, self.prompt, self.response, together)
+        prompts = self.number / self.a_prompt * _any_of(number / self.number, self.a_prompt)
+        return replace(self, number=number, a_prompt=number / prompts)
+
+
+def _any_of(chance: float, times: float) -> float:
+    """The chance of an event of a certain chance in any of so many trials."""
+    return 1.0 - float((1.0 - chance) ** times)
 
 
 @dataclass

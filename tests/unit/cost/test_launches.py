@@ -80,5 +80,4 @@ def test_small_products_count_by_sequence_and_head() -> None:
 
 def test_a_prompt_is_packed_once_for_its_responses() -> None:
     assert ROWS.packed == 64 * 8 + 8 * 8
-    assert ROWS.share(8.0).packed == 8 * 8 + 8 * 8
     assert float(Layout().plans(ROWS, Bound(), 1.0).tokens) == pytest.approx(ROWS.packed)

@@ -107,15 +107,29 @@ def test_an_update_of_more_epochs_takes_so_many_times_longer() -> None:
 
 def test_forward_flops_are_those_of_the_rows() -> None:
     found = forward(ACTOR, Layout(dp=8), BOUND, ROWS, H100, Software())
-    assert found.flops == DENSE.forward_flops(ROWS.tokens, ROWS.squares)
+    assert found.flops == DENSE.forward_flops(ROWS.read, ROWS.squares)
     assert found.seconds > found.flops / (8 * H100.flops["bf16"])
 
 
+@pytest.mark.parametrize("bound", [Bound(), BOUND, Bound(in_rows=2)], ids=str)
+def test_no_pass_is_faster_than_its_flops(bound: Bound) -> None:
+    long = Rows(512.0, Lengths(3000.0, 8192.0, 0.1), Lengths(800.0, 2048.0), 64.0)
+    layout, peak = Layout(dp=8), 8 * H100.flops["bf16"]
+    once = forward(ACTOR, layout, bound, long, H100, Software())
+    trained = update(ACTOR, layout, bound, long, H100, Software(), epochs=1, minibatches=2)
+    for found in (once, trained, *(e.profile(long, H100, Engine()) for e in engines())):
+        assert 0.0 < found.flops < found.seconds * peak
+
+
+def engines() -> tuple[Rollouts, Rollouts]:
+    """The embedded engine, and one that refills."""
+    embedded = Rollouts.of(ACTOR, Layout(dp=8), None, "bf16")
+    assert embedded.embedded
+    return embedded, replace(embedded, embedded=False, most=1024.0)
+
+
 def test_sampling_reads_the_weights_in_every_step() -> None:
-    engine = Rollouts.of(ACTOR, Layout(dp=8), None, "bf16")
-    assert engine.embedded
-    refilled = replace(engine, embedded=False, most=1024.0)
-    slow, fast = (e.profile(ROWS, H100, Engine()) for e in (engine, refilled))
+    slow, fast = (e.profile(ROWS, H100, Engine()) for e in engines())
     assert slow.seconds > fast.seconds
     longest = ROWS.response.longest(64)
     assert fast.seconds > longest * 2 * N / H100.hbm_bytes_per_s
