@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from functools import cache
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from rpeg.cost.architecture import Architecture, Experts, Latent, StateSpace
 from rpeg.cost.hugging_face import from_hugging_face
 from rpeg.ir.figures import AT_LEAST_0, TOP, FigureError, Figures, up_to
+from rpeg.ir.near import near
 from rpeg.resources import resource
 
 KEYS = {
@@ -62,7 +62,7 @@ def load_architecture(name: str) -> Architecture:
 def _near(name: str) -> str:
     """Shipped names that are close to one that is none; all of them if none is."""
     known = {plain(shape.name): shape.name for shape in shipped().values()}
-    close = [known[near] for near in difflib.get_close_matches(plain(name), known)]
+    close = [known[each] for each in near(plain(name), known, most=3)]
     if close:
         return f"did you mean {' or '.join(close)}? Or name a config.json"
     return f"known are {', '.join(sorted(known.values()))}; or name a config.json"

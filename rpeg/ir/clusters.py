@@ -7,13 +7,13 @@ the path of a `.toml` file, is the whole machine. Each figure in a file is a tab
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from rpeg.ir.figures import AT_LEAST_0, SIZE, TOP, FigureError, Figures, up_to, written
+from rpeg.ir.near import near
 from rpeg.resources import resource
 
 THIS_MACHINE = "this machine"
@@ -133,7 +133,7 @@ def _unknown(name: str) -> str:
     base, dash, size = name.rpartition("-")
     stem, suffix = (base, dash + size) if size.isdecimal() else (name, "")
     known = known_clusters()
-    close = difflib.get_close_matches(stem, known, n=1)
+    close = near(stem, known)
     hint = f'did you mean "{close[0]}{suffix}"? ' if close else ""
     return (
         f'no cluster "{name}": {hint}known are {", ".join(known)}; '

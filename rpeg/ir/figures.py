@@ -7,13 +7,14 @@ fall back to a default without a word.
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from rpeg.ir.near import near
 
 SOURCES = ("datasheet", "measured", "default")
 
@@ -184,7 +185,7 @@ class Figures:
                     raise self._unknown(section, key, known[section])
 
     def _unknown(self, section: str, key: str, known: Collection[str]) -> FigureError:
-        close = difflib.get_close_matches(key, known, n=1)
+        close = near(key, known)
         hint = f'did you mean "{close[0]}"? ' if close else ""
         text = f'unknown "{key}": {hint}known are {", ".join(sorted(known))}'
         return self.at(section, key, text)

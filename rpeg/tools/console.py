@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rpeg.ir.near import near
 from rpeg.ir.text.diagnostics import Diagnostic, Position, has_errors, show
 
 OK, FAILED, USAGE = 0, 1, 2
@@ -73,11 +73,11 @@ def _instead(path: Path) -> str:
     folder = path if path.is_dir() else path.parent
     suffix = path.suffix if path.suffix in TEXTS else TEXTS[0]
     names = sorted(p.name for p in folder.glob(f"*{suffix}") if p.is_file())
-    near = difflib.get_close_matches(path.stem, [Path(name).stem for name in names], 1)
+    close = near(path.stem, [Path(name).stem for name in names])
     if path.exists() and not path.is_dir():
         return ""
-    if near and not path.is_dir():
-        return f"; did you mean {folder / (near[0] + suffix)}?"
+    if close and not path.is_dir():
+        return f"; did you mean {folder / (close[0] + suffix)}?"
     if not names:
         return f"; give the path of a {suffix} file"
     shown = [str(folder / name) for name in names[:MOST_NAMES]]

@@ -4,7 +4,6 @@ their layout.
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from rpeg.divisibility import Counts, misfits
 from rpeg.frontend import load
 from rpeg.ir.base import RpegOp
 from rpeg.ir.layout import width_of
+from rpeg.ir.near import near
 from rpeg.ir.ops.declare import DataOp, DeclareOp, ExpectOp, ModelOp, PipelineOp
 from rpeg.ir.ops.movement import clause_of, model_of
 from rpeg.ir.rules.violations import setting
@@ -84,8 +84,8 @@ def _unknown_task(task: str) -> str | None:
         return None
     if task in DATASETS:
         return None
-    near = [f"`gym:{name}`" for name in difflib.get_close_matches(task, sorted(DATASETS))]
-    return f"reasoning-gym has no task `{task}`" + (f"; near: {', '.join(near)}" if near else "")
+    close = [f"`gym:{name}`" for name in near(task, DATASETS, most=3)]
+    return f"reasoning-gym has no task `{task}`" + (f"; near: {', '.join(close)}" if close else "")
 
 
 def _not_exported(runs: Sequence[Path], uri: str) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -10,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from xdsl.utils.exceptions import VerifyException
 
+from rpeg.ir.near import near
 from rpeg.ir.rules.codes import Code
 
 Part = Literal["op", "operand", "result", "setting", "clause"]
@@ -68,5 +68,5 @@ class RuleBroken(VerifyException):
 
 def hint(word: str, choices: Iterable[str]) -> str:
     """`; did you mean ...?` where one of the choices is near, else nothing."""
-    near = difflib.get_close_matches(word, sorted(choices), 1, 0.6)
-    return f"; did you mean `{near[0]}`?" if near else ""
+    close = near(word, choices)
+    return f"; did you mean `{close[0]}`?" if close else ""
