@@ -7,6 +7,9 @@ from math import gcd
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.rules.shares import shared
 
+NAME = "default"
+"""What `rpeg check` calls the plan."""
+
 LARGEST_ON_CPU = 8
 """Cores beyond this many do not help the models that fit a CPU."""
 

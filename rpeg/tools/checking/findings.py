@@ -94,5 +94,5 @@ def _estimate(there: Placed, target: Target) -> tuple[Estimate | None, Sequence[
     try:
         found = predicted(there, target).estimate
     except NoSpeeds as error:
-        return None, (f"memory is not checked: {error}",)
+        return None, (*there.notes, f"memory is not checked: {error}")
     return found, found.notes

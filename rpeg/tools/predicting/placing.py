@@ -23,6 +23,8 @@ from rpeg.ir.text.sources import Sources, position_of
 from rpeg.ir.types.flow import symbol_text
 from rpeg.passes.base import PassRefused, pipelines
 from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass
+from rpeg.planner.default import NAME as DEFAULT
+from rpeg.planner.default import default_processes
 from rpeg.planner.smallest import NAME as SMALLEST
 from rpeg.planner.smallest import Smallest, place_smallest
 from rpeg.tools.compiling import SIMPLIFY, one_pipeline, pass_problems, passes_of, widened
@@ -140,8 +142,20 @@ def _without_plan(module: ModuleOp, source: Source, target: Target, chosen: Chos
         ways = f"--cluster {chosen.cluster}-N or --gpus N"
         text = f'"{chosen.cluster}" has no size: {cluster} is the smallest that fits'
         notes.append(f"{text}, with twice the nodes each time; name another with {ways}")
-    found = _smallest(module, source, inputs, cluster)
+    try:
+        found = _smallest(module, source, inputs, cluster)
+    except NoSpeeds:  # whoever prices it says so
+        return _data_parallel(module, source, cluster)
     return Placed(source, module, cluster, SMALLEST, {}, (*notes, found.note(cluster)))
+
+
+def _data_parallel(module: ModuleOp, source: Source, cluster: str) -> Placed:
+    """What `rpeg run` takes without a plan: order and staleness need no speeds."""
+    there = load_cluster(cluster)
+    size = default_processes(next(pipelines(module)), there.gpus, there.cores)
+    _run(module, [RpegAnnotateParallelismPass(dp=size)], source)
+    note = f'the file has no plan for "{cluster}": this is for dp={size} on one pool'
+    return Placed(source, module, cluster, DEFAULT, {}, (note,))
 
 
 def _fitting(module: ModuleOp, source: Source, inputs: Inputs, name: str) -> str:

@@ -34,6 +34,18 @@ def test_two_pools(shell: Shell) -> None:
     assert "  staleness: y: at most 2 steps old, every token (bound=strict)" in done.out
 
 
+def test_without_a_plan_and_speeds(shell: Shell) -> None:
+    shell.write()
+    done = shell("check", "p.rpeg", "--cluster", "cpu")
+    assert done.code == 0
+    first, order, staleness, plan, memory = done.out.splitlines()[1:]
+    assert first == "  plan default on cpu"
+    assert order == "  order: 11 tasks on all: no deadlock"
+    assert staleness == "  staleness: y: sampled by the weights that it trains"
+    assert plan.startswith('  note: the file has no plan for "cpu": this is for dp=')
+    assert memory.startswith('  note: memory is not checked: "cpu" does not say how fast')
+
+
 def test_a_deadlock(shell: Shell) -> None:
     """Evaluation of the step's first weights waits for its end, and its last weights for that."""
     text = shell.write(text=planned(("eval(actor@i+1", "eval(actor@i")))
