@@ -148,9 +148,9 @@ def refuse(out: Path, force: bool = False) -> None:
     if rpeg wrote it; one that was edited since, only by force.
     """
     if out.exists() and not _ours(out):
-        raise CannotWrite(
-            f"{out} exists and is not a package of rpeg: choose another folder, or delete it first"
-        )
+        here = out.resolve() in (Path.cwd(), *Path.cwd().parents)
+        way = "choose another folder" if here else "choose another folder, or delete it first"
+        raise CannotWrite(f"{out} exists and is not a package of rpeg: {way}")
     if out.exists() and not force and _edited(out):
         raise Edited(
             f"{out} was edited since it was generated: choose another folder, or --force to lose "

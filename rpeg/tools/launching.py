@@ -65,6 +65,8 @@ def environment(
 def script(package: Path) -> Path:
     """What launches a package. Raises Failure."""
     found = package / "launch.sh"
+    if not package.exists():
+        raise Failure(f"{package}: there is no such folder; give one that rpeg compile wrote")
     if not found.is_file():
         raise Failure(f"{package} has no launch.sh: it is not what rpeg compile writes")
     return found

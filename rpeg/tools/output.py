@@ -35,10 +35,13 @@ def refuse_folder(path: Path, inputs: Iterable[Path]) -> None:
     """Raises Failure where no folder can be made or replaced, and where an input is that folder or
     lies in it. Writes nothing.
     """
+    read_here = list(filter(Path.exists, inputs))
+    if any(_same(path, read) for read in read_here if read.is_file()):
+        raise Failure(f"{path} is read by this command: choose a folder to write", USAGE)
     if path.exists() and not path.is_dir():
         raise _failure(path, "it is not a folder")
     _refuse(path)
-    for read in filter(Path.exists, inputs):
+    for read in read_here:
         if any(_same(path, folder) for folder in (read, *read.resolve().parents)):
             told = f"{path} holds {read}, which this command reads"
             raise Failure(f"{told}: choose another folder to write", USAGE)
@@ -54,7 +57,7 @@ def _is_device(path: Path) -> bool:
 
 
 def _refuse(path: Path) -> None:
-    above = next(folder for folder in path.parents if folder.exists())
+    above = next((folder for folder in path.parents if folder.exists()), path)
     if not above.is_dir():
         raise _failure(path, f"{above} is not a folder")
     if not os.access(path if path.exists() else above, os.W_OK):

@@ -23,12 +23,14 @@ from rpeg.lowering.python import Origin, source_hash
 from rpeg.passes.rpeg_lower_to_programs import ORDERS
 from rpeg.tools.ahead import ahead_arguments, ahead_of
 from rpeg.tools.compiling import Choice, compile_text, load_programs
-from rpeg.tools.console import OK, Failure, Source, folder, positive, read
+from rpeg.tools.console import OK, USAGE, Failure, Source, folder, positive, read
 from rpeg.tools.output import refuse_folder
 
 HELP = "write the program of a pipeline as a readable Python package"
 PROGRAM = "program.mlir"
 """The file of a package that is compiled again once it is edited."""
+CHOICES = ("set", "staleness", "correction", "order", "processes", "plan", "layout")
+"""Options by which a text becomes one of many programs."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,16 +95,29 @@ def choice_of(options: argparse.Namespace) -> Choice:
 def run(options: argparse.Namespace) -> int:
     """Compiles one pipeline."""
     source = read(options.file)
+    in_ir = source.path.suffix == ".mlir"
+    if in_ir:
+        refuse_choices(options)
     out: Path = options.out
-    with writable(out):
-        refuse(out, options.force)
     written_again = source.path.name == PROGRAM  # an edited package, compiled in place
     refuse_folder(out, [] if written_again else [source.path])
-    in_ir = source.path.suffix == ".mlir"
+    with writable(out):
+        refuse(out, options.force)
     module = load_programs(source) if in_ir else compile_text(source, choice_of(options))
     write_package(module, source, out, options.force)
     print(f"{out}: {counted(processes(module))}; run it with {out}/launch.sh")
     return OK
+
+
+def refuse_choices(options: argparse.Namespace) -> None:
+    """Raises Failure for options that choose what a program is compiled from: one is given."""
+    given = [f"--{name}" for name in CHOICES if getattr(options, name) not in (None, [], ORDERS[0])]
+    if given:
+        text = (
+            f"{options.file} holds a program, whose layout and settings are fixed: leave out "
+            f"{' and '.join(given)}, or compile the .rpeg text"
+        )
+        raise Failure(text, USAGE)
 
 
 def write_package(module: ModuleOp, source: Source, out: Path, force: bool = False) -> None:

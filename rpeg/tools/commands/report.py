@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from rpeg.tools import output
-from rpeg.tools.console import OK, USAGE, Failure, language_only, read
+from rpeg.tools.console import OK, TEXTS, USAGE, Failure, language_only, read
 from rpeg.tools.launching import need_torch
 from rpeg.tools.predicting.arguments import files_read, target, target_arguments
 
@@ -74,6 +74,10 @@ def _predicted(options: argparse.Namespace) -> int:
     from rpeg.tools.predicting.estimates import predict
     from rpeg.tools.report.page import page
 
+    what = Path(options.what)
+    if not what.exists() and Path(options.what.partition(":")[0]).suffix not in TEXTS:
+        text = "there is no such folder; give that of a run, such as runs/grpo, or a .rpeg file"
+        raise Failure(f"{what}: {text}")
     source = read(options.what)
     language_only(source, "rpeg report")
     if options.out:

@@ -52,7 +52,7 @@ def target_arguments(parser: argparse.ArgumentParser) -> None:
 
 def target(options: argparse.Namespace) -> Target:
     """What the options say. Raises Failure for an unknown cluster or architecture."""
-    architectures = dict(_architecture(text) for text in options.arch)
+    architectures = _architectures(options.arch)
     cluster = _cluster(options.cluster, options.gpus)
     return Target(cluster, options.plan, architectures, options.set, ahead_of(options))
 
@@ -65,6 +65,18 @@ def files_read(options: argparse.Namespace, source: Path) -> Iterator[Path]:
     for text in options.arch:
         named = Path(text.partition("=")[2])
         yield named / "config.json" if named.is_dir() else named
+
+
+def _architectures(texts: Sequence[str]) -> Mapping[str, str]:
+    """By model. Raises Failure for a model that is named twice."""
+    found: dict[str, str] = {}
+    for text in texts:
+        model, name = _architecture(text)
+        if model in found:
+            both = f"{model}={found[model]} and {model}={name}"
+            raise Failure(f"--arch: `{model}` is named twice: {both}; keep one", USAGE)
+        found[model] = name
+    return found
 
 
 def _architecture(text: str) -> tuple[str, str]:

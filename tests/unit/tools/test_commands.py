@@ -376,6 +376,52 @@ def test_compile_from_an_edited_program(shell: Shell) -> None:
     assert "coef=0.5" in (shell.folder / "mine" / "program_all.py").read_text()
 
 
+def test_a_program_is_fixed(shell: Shell) -> None:
+    shell("compile", "p.rpeg", "-o", "out", "--processes", "1")
+    before = shell.names()
+    for words in ("--layout tp2", "--plan wide", "--processes 5", "--set foo=1", "--staleness 1"):
+        done = shell("compile", "out/program.mlir", "-o", "mine", *words.split())
+        assert (done.code, done.out) == (2, "")
+        assert f"fixed: leave out {words.split()[0]}, or compile the .rpeg text" in done.err
+    done = shell(
+        *["compile", "out/program.mlir", "-o", "mine", "--order", "completion", "--set", "a=1"]
+    )
+    assert done.code == 2 and "leave out --set and --order" in done.err
+    assert shell.names() == before
+
+
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [
+        ("p.rpeg", "p.rpeg is read by this command: choose a folder to write"),
+        (".", ". holds p.rpeg, which this command reads: choose another folder to write"),
+        ("tiny", "tiny exists and is not a package of rpeg: choose another folder, or delete it"),
+    ],
+)
+def test_what_a_package_does_not_replace(out: str, said: str, shell: Shell) -> None:
+    before = shell.names()
+    done = shell("compile", "p.rpeg", "-o", out)
+    assert done.code in (1, 2) and message(done.err).startswith(f"error: {said}")
+    assert shell.names() == before
+
+
+def test_the_working_folder_is_not_to_be_deleted(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shell.folder / "tiny")
+    done = shell("compile", "../p.rpeg", "-o", ".")
+    assert done.code == 1
+    assert done.err == "error: . exists and is not a package of rpeg: choose another folder\n"
+
+
+def test_folders_that_are_not_there(shell: Shell) -> None:
+    told = "runs/none: there is no such folder; give that of a run, such as runs/grpo, or a .rpeg"
+    assert told in shell("report", "runs/none").err
+    assert "nope.rpeg: No such file" in shell("report", "nope.rpeg").err
+    told = "error: nope: there is no such folder; give one that rpeg compile wrote\n"
+    assert shell("launch", "nope").err == told
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -411,8 +457,8 @@ def test_foreign_and_edited_folders(shell: Shell) -> None:
     assert done.code == 1
     assert "--force to lose the edits" in done.err
     done = shell("compile", "p.rpeg", "-o", ".", "--force", "--processes", "1")
-    assert done.code == 1
-    assert "is not a package of rpeg" in done.err
+    assert done.code == 2
+    assert ". holds p.rpeg, which this command reads" in done.err
 
 
 def test_a_folder_that_cannot_be_written(shell: Shell) -> None:

@@ -79,6 +79,11 @@ def test_none_is_found(cluster: str | None, plan: str | None, message: str) -> N
         ("--cluster cpu --gpus 2", "2 GPUs are not whole nodes: it has none"),
         ("--cluster here.toml --gpus 2", "a file says itself how large it is, with max_nodes"),
         ("--arch actor", "--arch actor: write MODEL=NAME, such as actor=qwen2.5-7b"),
+        ("--cluster H100-2", 'no cluster "H100-2": did you mean "h100-2"?'),
+        (
+            "--arch actor=qwen3-8b --arch actor=qwen2.5-7b",
+            "--arch: `actor` is named twice: actor=qwen3-8b and actor=qwen2.5-7b; keep one",
+        ),
         ("--arch actor=qwen3-9b", 'no architecture "qwen3-9b": did you mean Qwen3-8B'),
     ],
 )
