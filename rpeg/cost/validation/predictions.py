@@ -15,6 +15,7 @@ from rpeg.cost.generation import Engine
 from rpeg.cost.training import Software
 from rpeg.cost.validation import collective, facts, generate, hardware, memory, rl_step, train
 from rpeg.cost.validation.eras import CANDIDATES, Eras, Timed, applied, chosen
+from rpeg.cost.validation.fields import check
 from rpeg.cost.validation.names import common
 from rpeg.cost.validation.rows import NO_KIND, Row, Unknown
 from rpeg.cost.validation.units import scale
@@ -116,6 +117,7 @@ def _outcome(
         return Outcome(row, name, unit, value, None, "printed so coarsely that it tells little")
     try:
         named = _named(row, name, unit)
+        check(row)
         factor = _scale(row, name, unit)
         predicted = factor * _predict(row, named, eras, timed)
     except Unknown as why:
@@ -214,6 +216,7 @@ def timing(row: Row) -> Timed:
     """A record's main quantity in seconds, and each candidate's. Raises Unknown."""
     if row.kind not in MAIN:
         raise Unknown(f"no time of {row.kind}")
+    check(row)
     measured = row.table("measured")
     told = {
         _named(row, name, _unit(entry)): name

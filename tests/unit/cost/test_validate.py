@@ -31,12 +31,13 @@ from rpeg.cost.validation.scores import reasons, score
 from rpeg.resources import resource
 from rpeg.tools.rpeg import main
 
+MODEL: dict[str, Any] = {"name": "Llama3-8B", "layers": 32, "hidden": 4096, "vocab": None}
 STEP: dict[str, Any] = {
     "id": "one",
     "kind": "train",
     "source": {"url": "https://github.com/owner/repository/blob/main/table.md"},
     "hardware": {"gpu": "H100", "gpu_class": "H100", "count": 64, "gpus_per_node": 8},
-    "model": {"name": "Llama3-8B", "layers": 32, "hidden": 4096, "vocab": None},
+    "model": MODEL,
     "parallelism": {"tp": 1, "pp": 1, "dp": 64},
     "batch": {"global": 512, "micro": 1},
     "lengths": {"seq": 8192},
@@ -47,6 +48,12 @@ STEP: dict[str, Any] = {
         "tokens_per_s_per_gpu": {"value": 10083, "unit": "tokens/s/GPU"},
         "loss": {"value": 1.0, "unit": "nats"},
     },
+}
+ALL_REDUCE: dict[str, Any] = {
+    "kind": "collective",
+    "operation": "all_reduce",
+    "message_bytes": 2**20,
+    "library": "NCCL",
 }
 
 
@@ -66,6 +73,27 @@ def row(**changes: Any) -> Row:
         ({"kind": ""}, "no kind"),
         ({"measured": {"step_time": {"value": 6.5, "unit": "parsec"}}}, 'unit "parsec"'),
         ({"measured": {"mfu": {"value": 38.0}}}, "no unit"),
+        ({"parallelism": {"tp": 0}}, "parallelism.tp 0 is not a whole number of at least 1"),
+        ({"parallelism": {"tp": -1}}, "parallelism.tp -1 is not a whole number of at least 1"),
+        ({"parallelism": {"tp": 2.5}}, "parallelism.tp 2.5 is not a whole number of at least 1"),
+        ({"parallelism": {"tp": True}}, "parallelism.tp true is not a whole number of at least 1"),
+        ({"parallelism": {"tp": 1, "tpp": 2}}, "unknown parallelism.tpp"),
+        ({"parallelism": {"tp": 1, "vppp": 2}}, "unknown parallelism.vppp: did you mean vpp?"),
+        ({"parallelism": "tp8"}, 'parallelism "tp8" is not an object'),
+        ({"model": {**MODEL, "layers": -4}}, "model.layers -4 is not a whole number of at least 1"),
+        ({"model": {**MODEL, "heads": "x"}}, 'model.heads "x" is not a whole number of at least 1'),
+        ({"model": {**MODEL, "head": 32}}, "unknown model.head: did you mean heads?"),
+        ({"hardware": {"machine": 3, "count": 64}}, "hardware.machine 3 is not a text"),
+        ({"batch": {"global": 512, "micro": 0}}, "batch.micro 0 is not a number above 0"),
+        ({"lengths": {"seq": float("inf")}}, "lengths.seq Infinity is not a number above 0"),
+        ({"staleness": "k"}, 'staleness "k" is not a whole number of at least 0'),
+        ({**ALL_REDUCE, "message_bytes": -8}, "message_bytes -8 is not a number above 0"),
+        ({"precision": "int3"}, 'precision "int3" is not bf16, fp16, fp8 or fp4'),
+        ({"precision": 16}, "precision 16 is not bf16, fp16, fp8 or fp4"),
+        (
+            {"recipe_values": {"vllm_gpu_memory_utilization": 90}},
+            "recipe_values.vllm_gpu_memory_utilization 90 is not a number above 0 and at most 1",
+        ),
         ({"parallelism": {"tp": 3}}, "parallelism.tp doesn't divide the heads"),
         ({"parallelism": {"tp": 8, "pp": 4, "dp": 3}}, "tp·pp·cp·dp doesn't divide the number"),
     ],
@@ -79,17 +107,18 @@ def test_what_cannot_be_predicted_is_told(changes: dict[str, Any], why: str) -> 
     json.dumps([o.as_dict() for o in found], allow_nan=False)
 
 
+def test_remarks_and_texts_that_begin_with_a_number() -> None:
+    told = {
+        "model": {**MODEL, "experts": 0, "params": "8.0B"},
+        "hardware": {**STEP["hardware"], "notes": "two racks"},
+        "batch": {"global": 512, "micro": "1 (of each rank)"},
+    }
+    np.testing.assert_array_equal(timing(row(**told)).predicted, timing(row()).predicted)
+
+
 def test_units_of_a_time_in_other_words() -> None:
     for unit, value in (("s/step", 6.5), ("seconds", 6.5), ("ms", 6500), ("milliseconds", 6500)):
         assert timing(row(measured={"step_time": {"value": value, "unit": unit}})).measured == 6.5
-
-
-ALL_REDUCE: dict[str, Any] = {
-    "kind": "collective",
-    "operation": "all_reduce",
-    "message_bytes": 2**20,
-    "library": "NCCL",
-}
 
 
 @pytest.mark.parametrize(
