@@ -263,6 +263,13 @@ def _quoted_number(b: Break) -> Diagnostic | None:
     return Diagnostic(b.here, f"expected a number, found text: write {number}, without quotes")
 
 
+def _signed_quantity(b: Break) -> Diagnostic | None:
+    if b.token.type != "QUANTITY" or b.before is None or b.before.type != "SIGN":
+        return None
+    message = f"a number with a unit has no sign: write {b.token}, without `{b.before}`"
+    return Diagnostic(start_of(b.before), message)
+
+
 _RULES = (
     _line_ends_early,
     _bracket_before_brace,
@@ -284,5 +291,6 @@ _RULES = (
     _missing_comma,
     _double_equal,
     _quoted_number,
+    _signed_quantity,
     _no_call,
 )

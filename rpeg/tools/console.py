@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -88,7 +89,8 @@ def _instead(path: Path) -> str:
 def language_only(source: Source, command: str) -> None:
     """Raises Failure for MLIR, which other commands read."""
     if source.path.suffix == ".mlir":
-        raise Failure(f"{command} takes .rpeg text; for .mlir: rpeg-opt {source.path}", USAGE)
+        typed = shlex.quote(str(source.path))
+        raise Failure(f"{command} takes .rpeg text; for .mlir: rpeg-opt {typed}", USAGE)
 
 
 def standard_input() -> Source:

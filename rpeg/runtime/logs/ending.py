@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,9 +20,10 @@ def ending(folder: RunFolder, record: RunRecord, models: Sequence[str]) -> str:
     if saved:
         parts.append(f"checkpoint: {_shown(folder.checkpoints / step_name(saved[-1]))}")
     if saved and models:
+        typed = shlex.quote(where)
         which = f" --model {models[0]}" if len(models) > 1 else ""
-        evaluate = f"rpeg eval {where}{which} --data SOURCE --verifier SOURCE"
-        parts.append(f"next: {evaluate}, or rpeg export {where}{which} -o DIR")
+        evaluate = f"rpeg eval {typed}{which} --data SOURCE --verifier SOURCE"
+        parts.append(f"next: {evaluate}, or rpeg export {typed}{which} -o DIR")
     return "; ".join(parts)
 
 

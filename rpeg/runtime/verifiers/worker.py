@@ -117,7 +117,8 @@ def described(error: BaseException) -> str:
     ]
     own = [place for place in frames if not place[0].startswith(_LIBRARIES)]
     file, line = own[-1] if own else frames[0] if frames else ("", 0)
-    return f"{file}:{line}: " * bool(file) + f"{type(error).__name__}: {error}"
+    said = f": {error}" if str(error) else ""
+    return f"{file}:{line}: " * bool(file) + type(error).__name__ + said
 
 
 def _defined(reward: Reward) -> str:

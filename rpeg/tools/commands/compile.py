@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -105,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
         refuse(out, options.force)
     module = load_programs(source) if in_ir else compile_text(source, choice_of(options))
     write_package(module, source, out, options.force)
-    print(f"{out}: {counted(processes(module))}; run it with {out}/launch.sh")
+    print(f"{out}: {counted(processes(module))}; run it with {shlex.quote(str(out))}/launch.sh")
     return OK
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
             code = failure.code
             continue
         if changed and options.check:
-            print(f"{name}: not in canonical form; rpeg fmt {name} writes it")
+            print(f"{name}: not in canonical form; rpeg fmt {shlex.quote(name)} writes it")
             code = FAILED
     return code
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -89,7 +90,8 @@ def _refuse_edited(package: Path) -> None:
     try:
         refuse(package)
     except Edited:
-        text = f"{package} was edited: run it with `rpeg launch {package}`, or delete it first"
+        launch_it = f"rpeg launch {shlex.quote(str(package))}"
+        text = f"{package} was edited: run it with `{launch_it}`, or delete it first"
         raise Failure(text) from None
     except CannotWrite as error:
         raise Failure(str(error)) from None

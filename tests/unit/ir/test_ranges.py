@@ -167,6 +167,12 @@ def test_steps_in_quotes() -> None:
     assert found.message == "expected a number, found text: write 10, without quotes"
 
 
+def test_a_quantity_has_no_sign() -> None:
+    text = PIPELINE.format(**RIGHT | {"verifier": 'outcome("rule:math", timeout=-5s)'})
+    (found,) = check(text, "p.rpeg")
+    assert found.message == "a number with a unit has no sign: write 5s, without `-`"
+
+
 def test_numbers_of_params_and_lists_in_quotes() -> None:
     text = PIPELINE.format(**RIGHT | {"size": "$rows"})
     text = text.replace("  model actor", '  param rows = "8"\n  model actor')

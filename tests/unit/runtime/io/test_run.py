@@ -231,6 +231,9 @@ def test_what_to_do_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         "next: rpeg eval r --data SOURCE --verifier SOURCE, or rpeg export r -o DIR"
     )
     assert "rpeg export r --model actor -o DIR" in ending(folder, record, ["actor", "critic"])
+    (tmp_path / "r").rename(tmp_path / "my runs")
+    told = ending(RunFolder(tmp_path / "my runs"), record, ["actor"])
+    assert "next: rpeg eval 'my runs' --data" in told and "export 'my runs' -o DIR" in told
 
 
 def test_every(run: Run) -> None:

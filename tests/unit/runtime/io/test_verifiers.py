@@ -266,6 +266,7 @@ def test_the_first_failure_of_a_batch_is_noted(
         ("import nothing_of_the_kind\n", r"broken\.py:1: ModuleNotFoundError: No module named"),
         ("def reward(:\n    pass\n", r"broken\.py:1:12: SyntaxError: invalid syntax"),
         ("\nraise ValueError('my error')\n", r"broken\.py:2: ValueError: my error"),
+        ("\nraise MemoryError\n", r"broken\.py:2: MemoryError$"),
     ],
 )
 def test_a_module_that_cannot_be_imported(python_rewards: Run, text: str, message: str) -> None:
