@@ -24,7 +24,8 @@ class StageTimes:
     resource: str | None
     expected_s: float
     mean_s: float
-    deviation_s: float
+    deviation_s: float | None
+    """None of one step, as `error_s`."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,8 @@ class Simulated:
     seed: int
     period_s: float
     """Mean seconds of a step."""
-    error_s: float
-    """Standard error of that mean."""
+    error_s: float | None
+    """Standard error of that mean; None of one step, which does not tell."""
     latency_s: float
     """Of a step by itself, as the closed form has it: nothing waits for the steps before."""
     among_others_s: float
@@ -96,7 +97,8 @@ def _stages(run: Run) -> Iterator[StageTimes]:
         each = took[[run.row(task.name) for task in tasks]].sum(axis=0)
         expected = sum(task.seconds for task in tasks)
         if expected > 0.0:
-            yield StageTimes(stage, resource, expected, float(each.mean()), float(each.std()))
+            deviation = float(each.std()) if len(each) > 1 else None
+            yield StageTimes(stage, resource, expected, float(each.mean()), deviation)
 
 
 def _by_stage(run: Run) -> dict[tuple[str, str | None], list[Task]]:

@@ -63,11 +63,13 @@ class Run:
         return float(self.step_seconds.mean())
 
     @property
-    def error(self) -> float:
-        """Standard error of the period, by means of batches: steps are not independent."""
+    def error(self) -> float | None:
+        """Standard error of the period, by means of batches: steps are not independent. None of one
+        step, which does not tell.
+        """
         batches = np.array_split(self.step_seconds, min(BATCHES, len(self.step_seconds)))
         means = np.array([batch.mean() for batch in batches])
-        return float(means.std(ddof=1) / math.sqrt(len(means))) if len(means) > 1 else 0.0
+        return float(means.std(ddof=1) / math.sqrt(len(means))) if len(means) > 1 else None
 
     @property
     def latency(self) -> float:

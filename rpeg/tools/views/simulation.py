@@ -11,14 +11,16 @@ from rpeg.cost.simulation.waiting import Occupation
 
 def text(found: Simulated, title: str, notes: Sequence[str]) -> str:
     """The period beside the closed form, what tasks took, and what was waited for."""
-    head = f"{title}: {found.steps} steps after {found.warm} that fill it, seed {found.seed}\n"
+    steps = "1 step" if found.steps == 1 else f"{found.steps} steps"
+    head = f"{title}: {steps} after {found.warm} that fill it, seed {found.seed}\n"
     parts = [head, *_period(found), *_stages(found.stages), *_resources(found.resources)]
     told = ["\nassumed:", *(f"  {note}" for note in notes)] if notes else []
     return "\n".join([*parts, *_lags(found.lags), *told]) + "\n"
 
 
 def _period(found: Simulated) -> Iterator[str]:
-    yield f"a step, simulated    {found.period_s:10.2f} s  ± {found.error_s:.2f}"
+    error = f"  ± {found.error_s:.2f}" if found.error_s is not None else ""
+    yield f"a step, simulated    {found.period_s:10.2f} s{error}"
     yield f"closed form          {found.closed_form_s:10.2f} s  the gap is {_signed(found.gap)}:"
     yield f"                     {_signed(found.of_tasks):>10}    tasks take longer or shorter"
     yield f"                     {_signed(found.of_waiting):>10}    others wait for what varies"
@@ -36,7 +38,8 @@ def _stages(stages: tuple[StageTimes, ...]) -> Iterator[str]:
     width = max([5, *(len(each.stage) for each in stages)])
     yield f"\n{'stage':{width}}   expected s       mean s  deviation s  on"
     for each in stages:
-        seconds = f"{each.expected_s:12.3f} {each.mean_s:12.3f} {each.deviation_s:12.3f}"
+        deviation = f"{each.deviation_s:.3f}" if each.deviation_s is not None else "-"
+        seconds = f"{each.expected_s:12.3f} {each.mean_s:12.3f} {deviation:>12}"
         yield f"{each.stage:{width}} {seconds}  {each.resource or '-'}"
 
 

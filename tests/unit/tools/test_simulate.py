@@ -32,6 +32,14 @@ def test_one_pool_is_as_fast_as_its_stages(shell: Shell) -> None:
     assert [s["mean_s"] / s["expected_s"] for s in passes] == pytest.approx([1.0] * 3, rel=0.05)
 
 
+def test_one_step_tells_of_no_spread(shell: Shell) -> None:
+    found = figures(shell, PPO, "--plan", "four", "--steps", "1")
+    assert found["error_s"] is None
+    assert {each["deviation_s"] for each in found["stages"]} == {None}
+    said = shell("simulate", PPO, "--plan", "four", "--steps", "1").out
+    assert ": 1 step after " in said and "±" not in said
+
+
 def test_a_seed_draws_its_own_lengths(shell: Shell) -> None:
     words = (PPO, "--plan", "four", "--steps", "2", "--seed")
     assert figures(shell, *words, "7")["period_s"] != figures(shell, *words, "8")["period_s"]
