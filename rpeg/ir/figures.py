@@ -224,7 +224,19 @@ def _syntax_error(path: Path, text: str, message: str) -> FigureError:
     else:
         rows = text.splitlines() or [""]
         line, column = str(len(rows)), str(len(rows[-1]) + 1)
+    if (again := _written_twice(text, int(line), reason)) is not None:
+        return FigureError(f"{path}:{line}:1: {again} is written twice: keep one")
     return FigureError(f"{path}:{line}:{column}: not TOML: {reason}")
+
+
+def _written_twice(text: str, line: int, reason: str) -> str | None:
+    """The key or the section that the parser finds again, whose messages name neither or in
+    Python's form; None for what else is wrong.
+    """
+    row = text.splitlines()[line - 1] if text else ""
+    if reason == "Cannot overwrite a value" and (key := re.match(r"\s*([\w.-]+)\s*=", row)):
+        return f'"{key[1]}"'
+    return row.strip() if reason.startswith("Cannot declare") else None
 
 
 def _sections(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,13 +87,24 @@ def one_pipeline(
     plans only those about `plan` are shown; by default all.
     """
     loaded = load_with(sets, source)
+    report(remarks(loaded, plan), source)
+    return only_pipeline(loaded, source)
+
+
+def remarks(loaded: Loaded, plan: str | None) -> list[Diagnostic]:
+    """What is to be shown of a text: errors, and of what is said about plans only that on `plan`;
+    by default all.
+    """
     elsewhere = set(_lines_of_others(loaded, plan)) if plan is not None else set[Position]()
-    shown = (d for d in loaded.diagnostics if d.severity == "error" or d.at not in elsewhere)
-    report(shown, source)
+    return [d for d in loaded.diagnostics if d.severity == "error" or d.at not in elsewhere]
+
+
+def only_pipeline(loaded: Loaded, source: Source) -> tuple[ModuleOp, PipelineOp, Sources]:
+    """The one pipeline of a text without errors. Raises Failure where it has more."""
     assert loaded.module is not None
     found = list(pipelines(loaded.module))
     if len(found) != 1:
-        names = " ".join(f"{source.path}:{p.title}" for p in found)
+        names = " ".join(shlex.quote(f"{source.path}:{p.title}") for p in found)
         raise Failure(f"{source.path} holds {len(found)} pipelines; choose one: {names}", USAGE)
     return loaded.module, found[0], loaded.sources
 

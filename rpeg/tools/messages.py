@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from rpeg.ir.text.diagnostics import Diagnostic
@@ -19,6 +20,14 @@ def record(diagnostic: Diagnostic) -> dict[str, Any]:
         "message": diagnostic.message,
         "rule": diagnostic.rule or None,
     }
+
+
+def unrepeated(
+    remarks: Iterable[Diagnostic], problems: Sequence[Diagnostic]
+) -> Iterator[Diagnostic]:
+    """The remarks but for warnings of a text that are what stops it as well: no problem twice."""
+    said = {(problem.at, problem.message) for problem in problems}
+    return (remark for remark in remarks if (remark.at, remark.message) not in said)
 
 
 def records(failure: Failure, file: str | None = None) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from rpeg.tools.compiling import Checked as Whole
 from rpeg.tools.compiling import load_with, widened
 from rpeg.tools.console import FAILED, OK, Failure, Source, language_only, read, tell
 from rpeg.tools.cores import core_problems
-from rpeg.tools.messages import record, records
+from rpeg.tools.messages import record, records, unrepeated
 from rpeg.tools.predicting.arguments import Target, target, target_arguments
 from rpeg.tools.sources import length_problems, source_problems
 
@@ -117,7 +117,7 @@ def _examine(source: Source, where: Target, there: Target | None) -> Checked:
             continue
         if there is not None:
             found, problems = _examined(alone, there)
-            messages = [*(m for m in messages if not _repeated(m, problems)), *problems]
+            messages = [*unrepeated(messages, problems), *problems]
             findings += [found] if found is not None else []
             plans = [found.plan] if found is not None else []
         notes, anywhere = refusals(whole, alone, plans)
@@ -131,11 +131,6 @@ def _alone(source: Source, overrides: Sequence[str]) -> Whole:
     loaded = load_with(overrides, source)
     assert loaded.module is not None
     return Whole(loaded.module, next(pipelines(loaded.module)), loaded.sources)
-
-
-def _repeated(message: Diagnostic, problems: Sequence[Diagnostic]) -> bool:
-    """Whether what was a warning of the text is what stops the pipeline there."""
-    return any((message.at, message.message) == (p.at, p.message) for p in problems)
 
 
 def _said(note: Diagnostic, messages: Sequence[Diagnostic]) -> bool:

@@ -27,8 +27,17 @@ from rpeg.planner.default import NAME as DEFAULT
 from rpeg.planner.default import default_processes
 from rpeg.planner.smallest import NAME as SMALLEST
 from rpeg.planner.smallest import Smallest, place_smallest
-from rpeg.tools.compiling import SIMPLIFY, one_pipeline, pass_problems, passes_of, widened
+from rpeg.tools.compiling import (
+    SIMPLIFY,
+    load_with,
+    only_pipeline,
+    pass_problems,
+    passes_of,
+    remarks,
+    widened,
+)
 from rpeg.tools.console import USAGE, Failure, Source, report
+from rpeg.tools.messages import unrepeated
 from rpeg.tools.predicting.arguments import Target
 from rpeg.tools.predicting.plans import Chosen, choose
 
@@ -69,12 +78,18 @@ class Placed:
 
 def place(source: Source, target: Target) -> Placed:
     """The one pipeline of a file, under the plan that `target` means. Raises Failure."""
-    module, _, sources = one_pipeline(source, target.sets, target.plan)
+    loaded = load_with(target.sets, source)
+    said = remarks(loaded, target.plan)
+    if has_errors(said):
+        report(said, source)
+    module, _, sources = only_pipeline(loaded, source)
     try:
-        return placed(module, sources, source, target)
+        found = placed(module, sources, source, target)
     except DiagnosticsError as error:
-        report(error.diagnostics, source)
+        report([*unrepeated(said, error.diagnostics), *error.diagnostics], source)
         raise
+    report(said, source)
+    return found
 
 
 def placed(module: ModuleOp, sources: Sources, source: Source, target: Target) -> Placed:

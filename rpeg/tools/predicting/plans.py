@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import StringAttr
 
-from rpeg.ir.clusters import ClusterError, is_sized, load_cluster
+from rpeg.cost.hardware import NoSpeedsError
+from rpeg.cost.platform import load_platform
+from rpeg.ir.clusters import ClusterError, is_sized
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.ops.plan import PlanOp
 from rpeg.ir.rules.violations import hint
@@ -89,7 +91,9 @@ def _cluster_of(plan: PlanOp | None, target: Target) -> str:
         text = f"`{plan.title}` needs a cluster with a size"
         raise Failure(f"{text}: write --cluster {target.cluster}-N, of N nodes, or --gpus N", USAGE)
     try:
-        load_cluster(target.cluster)
+        load_platform(target.cluster)
+    except NoSpeedsError:  # whoever prices it says so
+        return target.cluster
     except ClusterError as error:
         raise Failure(f"--cluster: {error}", USAGE) from None
     return target.cluster

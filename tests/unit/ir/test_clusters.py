@@ -83,6 +83,8 @@ def test_no_such_cluster(name: str, message: str) -> None:
         ("[device]", "[gpu]", 'lab.toml:6:1: unknown "gpu"'),
         ("memory_gb", "memory", 'lab.toml:8:1: unknown "memory": did you mean "memory_gb"?'),
         ("[device]", "[device", "lab.toml:6:8: not TOML: Expected"),
+        ('name = "lab"', 'name = "lab"\nname = "lab"', '3:1: "name" is written twice: keep one'),
+        ("[device]", "[device]\n[device]", "7:1: [device] is written twice: keep one"),
     ],
 )
 def test_files_in_another_form(lab: Path, old: str, new: str, message: str) -> None:

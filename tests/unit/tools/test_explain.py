@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.unit.tools.commands import Shell
+from tests.unit.passes.pipelines import grpo
+from tests.unit.tools.commands import PLAN, Shell
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
+CLUSTERS = EXAMPLES.parent / "clusters"
 PPO = str(EXAMPLES / "ppo_critic.rpeg")
 ASYNC = str(EXAMPLES / "async_grpo_alps64.rpeg")
 
@@ -19,6 +21,26 @@ def figures(shell: Shell, *words: str) -> dict[str, object]:
     assert (done.code, done.err) == (0, "")
     found: dict[str, object] = json.loads(done.out)
     return found
+
+
+def test_what_stops_a_plan_is_told_once(shell: Shell) -> None:
+    text = grpo().removesuffix("}\n") + PLAN.replace("    y on", "    # y on") + "}\n"
+    shell.write(text=text)
+    done = shell("explain", "p.rpeg", "--plan", "wide")
+    assert done.code == 1
+    assert done.err.count("the plan leaves y open") == 1
+    assert "error: the plan leaves y open" in done.err
+
+
+def test_cluster_files_are_refused_in_one_form(shell: Shell) -> None:
+    text = (CLUSTERS / "h100.toml").read_text()
+    one = 'max_nodes = { value = 1, source = "default", cite = "" }\n'
+    for key in ("gpus_per_node", "memory_gb", "hbm_gb_per_s", "gemm_efficiency"):
+        changed = re.sub(rf"(?m)^{key} = .*$", f"{key} = 3", text)
+        (shell.folder / "my.toml").write_text(one + changed)
+        done = shell("explain", "p.rpeg", "--cluster", "my.toml")
+        assert done.code == 2
+        assert re.match(rf"error: --cluster: my.toml:\d+:1: {key} has another", done.err), done.err
 
 
 def test_a_synchronous_step_waits_for_all_of_itself(shell: Shell) -> None:
