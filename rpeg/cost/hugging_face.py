@@ -18,6 +18,14 @@ PLAIN_MLP = ("gpt2", "gpt_neox", "gptj", "opt", "bloom", "mpt", "falcon", "phi",
 TIED = ("gpt2", "opt", "bloom")
 """Model types whose embeddings are tied unless told otherwise."""
 
+NO_DECODERS = (
+    *("albert", "bert", "camembert", "deberta", "deberta-v2", "distilbert", "electra", "ernie"),
+    *("modernbert", "mpnet", "nomic_bert", "roberta", "xlm-roberta", "xlm-roberta-xl"),
+    *("bart", "longt5", "m2m_100", "marian", "mbart", "mt5", "pegasus", "t5", "umt5"),
+    *("clip", "clip_text_model", "siglip", "siglip_text_model", "vit", "wav2vec2", "whisper"),
+)
+"""Model types that encode, or decode what an encoder read: none is a decoder by itself."""
+
 LANGUAGE = "text_config"
 """Where models that also see keep the decoder's keys."""
 
@@ -26,12 +34,17 @@ def from_hugging_face(path: Path) -> Architecture:
     """The shape that a config.json tells; keys that aren't of shapes are passed over.
 
     Raises:
-        FigureError: unreadable, or a key is missing or out of its range; with its place.
+        FigureError: unreadable, or of no decoder, or a key is missing or out of its range; with its place.
     """
     config = Config.read(path)
+    kind = config.words("model_type")
+    if kind in NO_DECODERS:
+        text = (
+            f'"{kind}" is not a decoder by itself: name the config.json of a causal language model'
+        )
+        raise config.at("model_type", text)
     hidden = config.one("hidden_size", "n_embd", "d_model")
     heads = config.one("num_attention_heads", "n_head")
-    kind = config.words("model_type")
     window, full_every = _windows(config)
     return Architecture(
         name=path.parent.name or path.stem,

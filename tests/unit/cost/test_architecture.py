@@ -92,6 +92,12 @@ def test_every_key_of_a_config_is_held_to_its_range(tmp_path: Path, key: str) ->
             load_architecture(config(tmp_path, **{key: value}))
 
 
+@pytest.mark.parametrize("kind", ["bert", "t5", "xlm-roberta"])
+def test_a_model_that_is_no_decoder(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(FigureError, match=rf'config.json:2:3: "{kind}" is not a decoder by itself'):
+        load_architecture(config(tmp_path, model_type=kind))
+
+
 def test_keys_that_a_config_lacks(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"text_config": {"hidden_size": 8}}))
