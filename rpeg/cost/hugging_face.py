@@ -34,7 +34,8 @@ def from_hugging_face(path: Path) -> Architecture:
     """The shape that a config.json tells; keys that aren't of shapes are passed over.
 
     Raises:
-        FigureError: unreadable, or of no decoder, or a key is missing or out of its range; with its place.
+        FigureError: unreadable, of no decoder, or a key is missing or out of its range; with its
+            place.
     """
     config = Config.read(path)
     kind = config.words("model_type")
