@@ -111,6 +111,8 @@ class Architecture:
     """Tokens that layers with a sliding window attend to; 0 where none has one."""
     full_every: int = 1
     """Every how manieth layer attends to all tokens; the others have the window."""
+    notes: tuple[str, ...] = ()
+    """What is assumed of it, or passed over, where its file says more than is priced."""
 
     @property
     def query_width(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,16 @@ NO_DECODERS = (
     *("clip", "clip_text_model", "siglip", "siglip_text_model", "vit", "wav2vec2", "whisper"),
 )
 """Model types that encode, or decode what an encoder read: none is a decoder by itself."""
+
+GATED_MLP = (
+    *("llama", "llama4", "llama4_text", "mistral", "mistral3", "ministral", "mixtral", "apertus"),
+    *("qwen2", "qwen2_moe", "qwen2_5_vl", "qwen2_5_vl_text", "qwen3", "qwen3_moe", "qwen3_next"),
+    *("gemma", "gemma2", "gemma3", "gemma3_text", "phi3", "phimoe", "gpt_oss", "smollm3"),
+    *("deepseek_v2", "deepseek_v3", "kimi_k2", "glm", "glm4", "glm4_moe", "minimax", "ernie4_5"),
+    *("olmo", "olmo2", "olmo3", "olmoe", "cohere", "cohere2", "granite", "granitemoe", "stablelm"),
+    *("internlm2", "internlm3", "baichuan", "minicpm", "minicpm3", "exaone", "exaone4", "dbrx"),
+)
+"""Model types whose MLP is gated."""
 
 LANGUAGE = "text_config"
 """Where models that also see keep the decoder's keys."""
@@ -63,7 +73,18 @@ def from_hugging_face(path: Path) -> Architecture:
         full_every=full_every,
         experts=_experts(config),
         latent=_latent(config),
+        notes=tuple(_notes(config, kind)),
     )
+
+
+def _notes(config: Config, kind: str) -> Iterator[str]:
+    """What a reader of a price has to know of the model."""
+    if kind not in (*PLAIN_MLP, *GATED_MLP):
+        told = f'model_type "{kind}" is not known' if kind else "no model_type"
+        yield f"{config.path}: {told}: priced as a causal decoder with gated MLPs"
+    if config.quantized:
+        text = "quantization_config is passed over: weights have the dtype that the pipeline says"
+        yield f"{config.path}: {text}"
 
 
 def _windows(config: Config) -> tuple[int, int]:
@@ -113,6 +134,8 @@ class Config:
     text: str
     held: Mapping[str, Any]
     """The decoder's own keys."""
+    quantized: bool = False
+    """Whether its weights are stored in a narrower form."""
 
     @classmethod
     def read(cls, path: Path) -> Config:
@@ -128,7 +151,8 @@ class Config:
         inner = table.get(LANGUAGE, table)
         if not isinstance(inner, dict):
             raise cls(path, text, table).at(LANGUAGE, f"{LANGUAGE} must be an object")
-        return cls(path, text, inner)
+        quantized = any(each.get("quantization_config") is not None for each in (table, inner))
+        return cls(path, text, inner, quantized)
 
     def one(self, *keys: str, within: Range = AT_LEAST_1, default: int | None = None) -> int:
         """The whole number of the first key that has one; null is as good as absent.

@@ -159,11 +159,13 @@ class Setting:
     def of(cls, pipeline: PipelineOp, platform: Platform, inputs: Inputs) -> Setting:
         """Of a pipeline at L1. Raises ShapeError."""
         samples = any(isinstance(op, GenerateOp) for op in pipeline.walk())
+        models = model_shapes(pipeline, inputs.folder, inputs.shapes)
+        of_models = dict.fromkeys(note for each in models.values() for note in each.shape.notes)
         return cls(
             pipeline,
             platform,
-            model_shapes(pipeline, inputs.folder, inputs.shapes),
-            Workload(pipeline, inputs.folder, list(inputs.notes)),
+            models,
+            Workload(pipeline, inputs.folder, [*inputs.notes, *of_models]),
             inputs.assumptions or Assumptions.usual(platform, samples),
             inputs.checkers,
         )

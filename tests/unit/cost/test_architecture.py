@@ -98,6 +98,15 @@ def test_a_model_that_is_no_decoder(tmp_path: Path, kind: str) -> None:
         load_architecture(config(tmp_path, model_type=kind))
 
 
+def test_what_of_a_config_is_not_priced(tmp_path: Path) -> None:
+    assert load_architecture(config(tmp_path)).notes == ()
+    found = load_architecture(config(tmp_path, model_type="foobar", quantization_config={"b": 4}))
+    assert [note.partition("config.json: ")[2] for note in found.notes] == [
+        'model_type "foobar" is not known: priced as a causal decoder with gated MLPs',
+        "quantization_config is passed over: weights have the dtype that the pipeline says",
+    ]
+
+
 def test_keys_that_a_config_lacks(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"text_config": {"hidden_size": 8}}))
