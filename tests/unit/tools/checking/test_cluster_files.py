@@ -167,8 +167,8 @@ def test_some_speeds_are_not_enough(shell: Shell, section: str, message: str) ->
     (shell.folder / "c.toml").write_text(without(section))
     shell.write(text=grpo())
     done = shell("check", "p.rpeg", "--cluster", "c.toml")
-    assert (done.code, done.out) == (1, "")
-    assert message in done.err
+    assert (done.code, done.out) == (2, "")
+    assert "error: --cluster: c.toml:" in done.err and message in done.err
 
 
 def test_a_file_without_speeds(tmp_path: Path) -> None:
