@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from rpeg.ir.base import RpegOp
+from rpeg.ir.base import RpegOp, index_name
 from rpeg.ir.declared import declarations, symbol_name
 from rpeg.ir.ops.allow import allowed_staleness, allowed_windows
 from rpeg.ir.ops.declare import PipelineOp
@@ -45,7 +45,7 @@ UNWEIGHTED = "none-if-covered"
 
 @dataclass(frozen=True)
 class Widening:
-    """A generate whose window is to be `[i-staleness..]`."""
+    """A generate whose window is to be `[i-staleness..]`, and is not yet."""
 
     generate: GenerateOp
     start: SSAValue
@@ -65,6 +65,20 @@ class Widening:
             if unweighted and self.correction != UNWEIGHTED:
                 assert isinstance(loss, PolicyLossOp)
                 yield loss, samples
+
+
+def wider_window(op: GenerateOp, staleness: int) -> str | None:
+    """What to write where a text lets samples be older than `staleness`; None where it doesn't."""
+    (low, high), owner, i = sampled_weights(op).lag, sampled_weights(op).owner, index_name(op)
+    if high <= staleness:
+        return None
+    newest = min(low, staleness)
+    oldest = f"{i}-{staleness}" if staleness else i
+    window = oldest if newest == staleness else f"[{oldest}..{f'{i}-{newest}' if newest else i}]"
+    return (
+        f"`{name_of(op.trajectories)}` may be {high} steps old as the file says it, and "
+        f"staleness={staleness} narrows no window: write {owner}@{window} in the file"
+    )
 
 
 # ---- legality
@@ -171,8 +185,9 @@ class RpegBoundedAsyncPass(RpegPass):
     stage, beside the update's. The queues between generation and training follow from the windows,
     when the step is lowered.
 
-    Windows that are as wide already stay, and so do losses that have weights. With staleness 0
-    nothing changes. What can't be done is refused as a whole, with every reason at its place.
+    Windows of just this width stay, and so do losses that have weights. With staleness 0 nothing
+    changes. What can't be done is refused as a whole, with every reason at its place; that is so of
+    a window that reaches further back as well, for none is narrowed.
 
     Before:
         %y, %lp = rpeg.generate %actor, %q {...}
@@ -234,11 +249,13 @@ class RpegBoundedAsyncPass(RpegPass):
                     self.count("windows widened")
 
     def _broken(self, candidate: Widening) -> Iterator[Reason]:
+        if (wider := wider_window(candidate.generate, candidate.staleness)) is not None:
+            return iter([(candidate.generate, wider)])
         return reasons(self.LEGALITY, candidate)
 
     def _candidates(self, pipeline: PipelineOp) -> list[Widening]:
-        """The generates whose windows are narrower. Raises PassRefused where there is none that
-        could have one.
+        """The generates whose windows are of another width. Raises PassRefused where there is none
+        that could have one.
         """
         permitted, body = self.allowed(pipeline), step(pipeline)
         generates = [op for op in body.walk() if isinstance(op, GenerateOp)]
@@ -248,7 +265,7 @@ class RpegBoundedAsyncPass(RpegPass):
             text = f"`{pipeline.title}` samples from no model that it trains: nothing can run ahead"
             raise PassRefused(body, text)
         wide = [self._candidate(body, op, start, permitted) for op, start in lagging]
-        return [w for w in wide if sampled_weights(w.generate).lag[1] < w.staleness]
+        return [w for w in wide if sampled_weights(w.generate).lag[1] != w.staleness]
 
     def _candidate(
         self, body: StepOp, op: GenerateOp, start: SSAValue, permitted: RecordAttr

@@ -18,10 +18,11 @@ from rpeg.frontend.overrides import parse_overrides
 from rpeg.ir.clusters import cores_here
 from rpeg.ir.ops.declare import PipelineOp
 from rpeg.ir.ops.plan import PlanOp
+from rpeg.ir.ops.sampling import GenerateOp
 from rpeg.ir.rules.verify import diagnose
 from rpeg.ir.text.diagnostics import Diagnostic, DiagnosticsError, Position, has_errors
 from rpeg.ir.text.parse import parse_module
-from rpeg.ir.text.sources import Sources
+from rpeg.ir.text.sources import Sources, position_of
 from rpeg.ir.types.attributes import SOURCE_HASH
 from rpeg.lowering.package import programs
 from rpeg.lowering.python import pipeline_name
@@ -29,7 +30,7 @@ from rpeg.passes import PASSES
 from rpeg.passes.base import PassRefused, pipelines
 from rpeg.passes.layout_names import LayoutNameError, parse_layout
 from rpeg.passes.rpeg_annotate_parallelism import RpegAnnotateParallelismPass
-from rpeg.passes.rpeg_bounded_async import RpegBoundedAsyncPass
+from rpeg.passes.rpeg_bounded_async import RpegBoundedAsyncPass, wider_window
 from rpeg.passes.rpeg_lower_to_programs import RpegLowerToProgramsPass
 from rpeg.planner.default import default_processes
 from rpeg.tools.ahead import Ahead
@@ -206,8 +207,21 @@ def lowered(
 
 
 def run_ahead(module: ModuleOp, sources: Sources, source: Source, ahead: Ahead | None) -> None:
-    """`widened`, or raises Failure where that is refused."""
+    """`widened`, or raises Failure where that is refused; notes what stays ahead anyway."""
+    report(windows_kept(module, source, ahead), source)
     report(widened(module, sources, source, ahead), source)
+
+
+def windows_kept(module: ModuleOp, source: Source, ahead: Ahead | None) -> Iterator[Diagnostic]:
+    """Notes on the windows of a text that staleness 0 leaves: it changes nothing, so that what the
+    text lets run ahead still does.
+    """
+    if ahead is None or ahead.staleness:
+        return
+    for op in module.walk():
+        text = wider_window(op, 0) if isinstance(op, GenerateOp) else None
+        if text is not None:
+            yield Diagnostic(position_of(op), text, "note", source.name)
 
 
 def widened(

@@ -15,7 +15,7 @@ from rpeg.ir.text.diagnostics import Diagnostic, has_errors, show
 from rpeg.passes.base import pipelines
 from rpeg.tools.checking.compiles import refusals
 from rpeg.tools.compiling import Checked as Whole
-from rpeg.tools.compiling import load_with, widened
+from rpeg.tools.compiling import load_with, widened, windows_kept
 from rpeg.tools.console import FAILED, OK, Failure, Source, language_only, read, tell
 from rpeg.tools.cores import core_problems
 from rpeg.tools.messages import record, records, unrepeated
@@ -112,6 +112,7 @@ def _examine(source: Source, where: Target, there: Target | None) -> Checked:
     for pipeline in pipelines(loaded.module):
         alone = replace(source, pipeline=pipeline.title)
         whole, plans = _alone(alone, where.sets), None
+        messages += windows_kept(whole.module, alone, where.ahead)
         if too_far := widened(whole.module, whole.sources, alone, where.ahead):
             messages += too_far
             continue

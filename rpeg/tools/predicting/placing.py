@@ -35,6 +35,7 @@ from rpeg.tools.compiling import (
     passes_of,
     remarks,
     widened,
+    windows_kept,
 )
 from rpeg.tools.console import USAGE, Failure, Source, report
 from rpeg.tools.messages import unrepeated
@@ -83,6 +84,7 @@ def place(source: Source, target: Target) -> Placed:
     if has_errors(said):
         report(said, source)
     module, _, sources = only_pipeline(loaded, source)
+    said += windows_kept(module, source, target.ahead)
     try:
         found = placed(module, sources, source, target)
     except DiagnosticsError as error:

@@ -142,7 +142,7 @@ def test_what_a_collect_keeps() -> None:
 def test_windows_are_widened_not_moved() -> None:
     assert "actor@[i-2..i-1]" in after(("actor@i, q", "actor@i-1, q"), *SAMPLED)
     module = parse(after())
-    assert str(run(module.clone(), ahead(1))) == str(module)
+    assert str(run(module.clone(), ahead(2))) == str(module)
     assert "actor@[i-3..i]" in text_of(run(module, ahead(3)))
 
 
@@ -252,6 +252,18 @@ def refused(*changes: tuple[str, str], step: RpegBoundedAsyncPass | None = None)
     text = grpo(*changes)
     found = refusals(parse(text), step or ahead())
     return [line.partition(": ")[2] if ":" in line else line for line in found]
+
+
+def test_windows_are_not_narrowed() -> None:
+    text = text_of(run(parse(grpo(ALLOW)), ahead()))
+    at = place(text, "generate(actor")
+    assert refusals(parse(text), ahead(1)) == [
+        f"{at}: `y` may be 2 steps old as the file says it, and staleness=1 narrows no window: "
+        "write actor@[i-1..i] in the file"
+    ]
+    moved = text.replace("actor@[i-2..i]", "actor@[i-3..i-2]")
+    assert refusals(parse(moved), ahead(1))[0].endswith("write actor@i-1 in the file")
+    assert refusals(parse(moved), ahead(2))[0].endswith("write actor@i-2 in the file")
 
 
 def test_without_permission() -> None:

@@ -76,7 +76,9 @@ def test_a_plan_of_two_pools(shell: Shell) -> None:
     assert "rt.importance" in trainer and "rt.importance" not in rollout
 
 
-SYNCHRONOUS = {
+REFUSED = {
+    "async_corrections:decoupled": "staleness=2 narrows no window",
+    "async_corrections:icepop": "staleness=2 narrows no window",
     "dpo:dpo": "samples from no model that it trains",
     "reward_model:reward_model": "samples from no model that it trains",
     "sft_warmup:sft_warmup": "samples from no model that it trains",
@@ -85,7 +87,7 @@ SYNCHRONOUS = {
     "gspo_moe:gspo": "routing=record does not compile yet",
     "multi_turn_tools:search_agent": "adapters (lora) do not compile yet",
 }
-"""Examples that can't run ahead, and why."""
+"""Examples that can't run two steps ahead, and why."""
 
 
 def ahead(text: str, pipeline: str) -> ModuleOp:
@@ -100,7 +102,7 @@ def test_examples_compile_to_run_ahead(file: Path, capsys: pytest.CaptureFixture
     if "allow bounded_async" not in text:
         text = re.sub("(?m)^  step ", "  allow bounded_async(staleness=2)\n  step ", text)
     for pipeline in re.findall(r"^pipeline (\w+)", text, flags=re.M):
-        refused = SYNCHRONOUS.get(f"{file.stem}:{pipeline}")
+        refused = REFUSED.get(f"{file.stem}:{pipeline}")
         if refused is None:
             assert "rrt.ahead" in str(ahead(text, pipeline))
             continue
@@ -118,6 +120,29 @@ def test_what_is_refused_has_a_place(shell: Shell, command: str) -> None:
     at = place(text, "generate(actor")
     assert f"p.rpeg:{at}: error: `y` would be up to 5 steps old, the file allows 4" in done.err
     assert "out" not in shell.names()
+
+
+EXPLAINED = ["--cluster", "alps-1", "--arch", "actor=qwen3-0.6b", "--arch", "ref=qwen3-0.6b"]
+NARROWER = (
+    "`y` may be 2 steps old as the file says it, and staleness={} narrows no window: write {}"
+)
+
+
+@pytest.mark.parametrize("command", ["compile", "check", "explain"])
+def test_a_window_of_the_text_is_not_narrowed(shell: Shell, command: str) -> None:
+    """Less is an error; nothing at all leaves the text as it is, which is noted."""
+    shell.write(ALLOW)
+    text = rewritten(shell, "rpeg-bounded-async{staleness=2}")
+    shell.write(text=text)
+    more = {"compile": ["-o", str(shell.folder / "out")], "explain": EXPLAINED}
+    given = [command, "p.rpeg", *more.get(command, ())]
+    at = f"p.rpeg:{place(text, 'generate(actor')}"
+    done = shell(*given, "--staleness", "1")
+    assert f"{at}: error: {NARROWER.format(1, 'actor@[i-1..i]')}" in done.err and done.code == 1
+    done = shell(*given, "--staleness", "0")
+    assert done.err.count(f"{at}: note: {NARROWER.format(0, 'actor@i')}") == 1 and done.code == 0
+    done = shell(*given, "--staleness", "2")
+    assert "narrows" not in done.err and done.code == 0
 
 
 def test_permission_is_asked_for(shell: Shell) -> None:
