@@ -1,4 +1,4 @@
-"""Rules of `expect` lines: one for each thing, in its unit, with a mean that its cap allows."""
+"""Rules of `expect` lines: one for each thing, in its unit, with a mean and a cap that can be."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ def expectation_violations(
         case "lognormal" if sound:
             yield from _unit(op, target, distribution)
             yield from _mean_above_cap(distribution)
+            yield from _cap_above_limit(op, target, distribution)
         case _:
             pass
 
@@ -90,6 +91,23 @@ def _maker(op: Operation, target: str) -> Operation | None:
     step = step_of(op)
     makers = step.walk() if step is not None else ()
     return {r.name_hint: maker for maker in makers for r in maker.results}.get(target)
+
+
+def _cap_above_limit(op: Operation, target: str, distribution: RecordAttr) -> Iterator[Violation]:
+    """No response is longer than its generate allows, which is what a cost is computed of."""
+    cap, maker = python_value(distribution.settings.get("cap")), _maker(op, target)
+    held = [r.type for r in maker.results if r.name_hint == target] if maker is not None else []
+    inside = maker.walk() if maker is not None and isinstance(held[0], TrajectoriesType) else ()
+    generate = next((o for o in inside if o.name == "rpeg.generate"), None)
+    limit = python_value(generate.properties.get("max_tokens")) if generate is not None else None
+    if isinstance(cap, int) and isinstance(limit, int) and cap > limit:
+        yield Violation(
+            "setting-range",
+            f"cap={cap}: `{target}` has max_tokens={limit}, where its lengths are cut: write "
+            f"cap={limit}, or leave it out",
+            violations.setting("cap"),
+            severity="warning",
+        )
 
 
 def _mean_above_cap(distribution: RecordAttr) -> Iterator[Violation]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from rpeg.frontend import check
-from tests.unit.passes.pipelines import grpo
+from tests.unit.passes.pipelines import grpo, place
 
 LENGTHS = "lognormal(mean=500, cv=0.5)"
 
@@ -36,13 +38,39 @@ def test_a_mean_that_can_not_be(name: str, written: str, message: str) -> None:
     "line",
     [
         f"expect train = {LENGTHS}",
-        "expect y = lognormal(mean=4096, cv=0.5, cap=4096)",
+        "expect train = lognormal(mean=4096, cv=0.5, cap=4096)",
+        "expect y = lognormal(mean=8, cv=0.5, cap=8)",
         "expect correct = lognormal(mean=20ms, cv=0.5)",
         "expect lp_old = lognormal(mean=40ms, cv=0.5)",
     ],
 )
 def test_a_mean_that_can_be(line: str) -> None:
     assert not errors(line)
+
+
+COLLECTED = (
+    (
+        "    y, lp = generate(actor@i, q, n=2, max_tokens=8, dtype=fp32)\n"
+        "    r = score(correct, y)\n",
+        "    r, y, lp = collect(groups=4, max_rounds=3) {\n      p = batch(train, size=4)\n"
+        "      y0, lp0 = generate(actor@i, p, n=2, max_tokens=8, dtype=fp32)\n"
+        "      r0 = score(correct, y0)\n      keep(r0, y0, lp0, where=mixed)\n    }\n",
+    ),
+    ("    q = batch(train, size=4)\n", ""),
+)
+
+
+@pytest.mark.parametrize("changes", [(), COLLECTED])
+@pytest.mark.parametrize("cap", [9, 99999])
+def test_a_cap_beyond_what_is_sampled(changes: Sequence[tuple[str, str]], cap: int) -> None:
+    """At its place, and without harm: it is a warning."""
+    line = f"  expect y = lognormal(mean=4, cv=0.5, cap={cap})\n"
+    text = grpo(*changes).rstrip().removesuffix("}") + line + "}\n"
+    (found,) = check(text, "p.rpeg")
+    assert (found.severity, str(found.at)) == ("warning", place(text, f"{cap})"))
+    assert found.message == (
+        f"cap={cap}: `y` has max_tokens=8, where its lengths are cut: write cap=8, or leave it out"
+    )
 
 
 def test_a_second_line_of_a_name_is_refused() -> None:
