@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from rpeg.ir.stages import stages
 from rpeg.tools.report.page import page
 from tests.unit.tools.commands import Shell
 from tests.unit.tools.report.browser import Browser, browser, meetings
@@ -80,7 +81,13 @@ def test_names_are_text() -> None:
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.rpeg")), ids=lambda path: path.stem)
 def test_every_example_is_drawn(path: Path) -> None:
-    Reader().feed(page(estimate().to_json(), pipeline(path.stem)))
+    drawn, reader = pipeline(path.stem), Reader()
+    text = page(estimate().to_json(), drawn)
+    reader.feed(text)
+    assert reader.loose == []
+    graph = text[text.index("<svg") : text.index("</svg>")]
+    assert (named := stages(drawn))
+    assert [name for name in named if name not in graph] == []
 
 
 @pytest.fixture(scope="module")
