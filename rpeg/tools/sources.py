@@ -20,9 +20,11 @@ from rpeg.ir.layout import width_of
 from rpeg.ir.near import near
 from rpeg.ir.ops.declare import DataOp, DeclareOp, ExpectOp, ModelOp, PipelineOp
 from rpeg.ir.ops.movement import clause_of, model_of
+from rpeg.ir.ops.updates import UpdateOp
 from rpeg.ir.rules.violations import setting
 from rpeg.ir.stages import stages
-from rpeg.ir.text.diagnostics import Diagnostic, Severity
+from rpeg.ir.text.diagnostics import Diagnostic, Position, Severity
+from rpeg.ir.text.locations import plan_line
 from rpeg.ir.text.sources import Sources
 from rpeg.ir.types.attributes import RecordAttr
 from rpeg.passes.base import pipelines
@@ -150,21 +152,26 @@ def fit_problems(
     models = _models(pipeline)
     known = {name: _counts(_source_of(op, models), source, runs) for name, op in models.items()}
     known_here = {name: counts for name, counts in known.items() if counts is not None}
-    for op, text in layout_misfits(pipeline, known_here):
-        yield Diagnostic(sources.position(op, setting("source")), text, "error", source.name)
+    for op, line, text in layout_misfits(pipeline, known_here):
+        at = line or sources.position(op, setting("source"))
+        yield Diagnostic(at, text, "error", source.name)
 
 
 def layout_misfits(
     pipeline: PipelineOp, known: Mapping[str, Counts]
-) -> Iterator[tuple[ModelOp, str]]:
-    """The models that their layouts can't split, of those whose counts are known by name."""
+) -> Iterator[tuple[ModelOp, Position | None, str]]:
+    """The models that their layouts can't split, of those whose counts are known by name; where the
+    plan's line is that says the layout, if one does.
+    """
     placed = list(stages(pipeline).values())
     for op in pipeline.ops_of(ModelOp):
         if op.title in known:
-            layouts = _layouts(op.title, placed)
-            widths = [{a: width_of(layout, a) for a in SPLITTING} for layout in layouts]
-            texts = (text for each in widths for text in misfits(known[op.title], **each))
-            yield from ((op, f"`{op.title}`: {text}") for text in dict.fromkeys(texts))
+            texts: dict[str, Position | None] = {}
+            for layout in _layouts(op.title, placed):
+                widths = {a: width_of(layout, a) for a in SPLITTING}
+                for text in misfits(known[op.title], **widths):
+                    texts.setdefault(text, _line_of(layout, op.title, placed))
+            yield from ((op, line, f"`{op.title}`: {text}") for text, line in texts.items())
 
 
 def _layouts(model: str, placed: Sequence[RpegOp]) -> Iterator[RecordAttr]:
@@ -172,6 +179,14 @@ def _layouts(model: str, placed: Sequence[RpegOp]) -> Iterator[RecordAttr]:
     passed = (op for op in placed if model_of(op) == model and moves_rows(op))
     found = (layout_of(model, placed), *(clause_of(op, "par") for op in passed))
     return (layout for layout in found if layout is not None)
+
+
+def _line_of(layout: RecordAttr, model: str, placed: Sequence[RpegOp]) -> Position | None:
+    """The plan's line that says a layout: one of the model's own stages, if that is so."""
+    saying = [op for op in placed if clause_of(op, "par") == layout]
+    saying.sort(key=lambda op: (model_of(op) != model, not isinstance(op, UpdateOp)))
+    at = plan_line(saying[0]) if saying else None
+    return Position(at.line.data, at.column.data) if at is not None else None
 
 
 def _models(pipeline: PipelineOp) -> dict[str, ModelOp]:

@@ -24,8 +24,8 @@ def refusals(setting: Setting, file: str) -> Iterator[Diagnostic]:
     """Every reason why a placed pipeline would not run."""
     split = {model_of(op) for op in setting.stages.values() if moves_rows(op)}
     known = {n: counts_of(m.shape) for n, m in setting.models.items() if n in split}
-    for model, text in layout_misfits(setting.pipeline, known):
-        yield Diagnostic(position_of(model), text, "error", file)
+    for model, line, text in layout_misfits(setting.pipeline, known):
+        yield Diagnostic(line or position_of(model), text, "error", file)
     for op in setting.stages.values():
         for text in _uneven_engine(setting, op):
             yield Diagnostic(position_of(op, at_setting("par")), text, "error", file)

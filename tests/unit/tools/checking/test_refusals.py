@@ -45,19 +45,19 @@ def test_as_it_stands_it_runs(shell: Shell) -> None:
         (
             "par(tp=2, dp=32, sp=true, zero=1",
             "par(tp=64, dp=1",
-            "actor = policy",
+            "actor on all",
             "`actor`: 28 attention heads can't be split 64 ways (tp=64): write a divisor",
         ),
         (
             "par(tp=2, dp=32, sp=true, zero=1",
             "par(tp=1, dp=8, pp=8, vpp=3",
-            "actor = policy",
+            "actor on all",
             "`actor`: 28 layers can't be split 24 ways (pp=8 x vpp=3): write a divisor",
         ),
         (
             "par(tp=2, dp=32, sp=true, zero=1",
             "par(tp=2, dp=32, ep=8, sp=true, zero=1",
-            "actor = policy",
+            "actor on all",
             "`actor`: ep=8 spreads experts, and this model is dense: write ep=1, or leave it out",
         ),
         (
