@@ -36,7 +36,7 @@ def test_a_page_is_named_for_its_pipeline(shell: Shell) -> None:
     ("words", "code", "said"),
     [
         ((TWO_PLANS,), 2, "where is it to run?"),
-        (("nowhere",), 1, "nowhere: No such file"),
+        (("nowhere",), 1, "nowhere: there is no such folder; give"),
         (("p.mlir",), 2, "rpeg report takes .rpeg text"),
         (("tiny", "--cluster", "alps"), 2, "tiny is the folder of a run"),
         (
