@@ -114,8 +114,6 @@ set -euo pipefail
 here=$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)
 export RPEG_ROOT=${{RPEG_ROOT:-"$here"/{shlex.quote(root)}}}
 export OMP_NUM_THREADS=${{OMP_NUM_THREADS:-1}}
-# Where the kernel gives huge pages to those that ask, the C library does.
-export GLIBC_TUNABLES=${{GLIBC_TUNABLES:-glibc.malloc.hugetlb=1}}
 exec "${{PYTHON:-python3}}" -m rpeg.runtime.launch --standalone --nproc-per-node {count} \\
   "$here/{file}" "$@"
 """

@@ -45,11 +45,8 @@ def _launcher(processes: int) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """As a package's launch.sh has it, one thread per process and memory in huge pages; gloo on the
-    loopback interface, and this installation of rpeg.
-    """
+    """One thread per process, gloo on the loopback interface, and this installation of rpeg."""
     root = str(Path(rpeg.__file__).parents[1])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     loopback = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
-    launched = {"OMP_NUM_THREADS": "1", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
-    return {**launched, **loopback, **os.environ, "PYTHONPATH": path}
+    return {"OMP_NUM_THREADS": "1", **loopback, **os.environ, "PYTHONPATH": path}

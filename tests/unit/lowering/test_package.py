@@ -156,19 +156,6 @@ def test_the_launcher_finds_sources_from_anywhere(root: str, tmp_path: Path) -> 
     assert said.stdout.splitlines()[0] == "/elsewhere"
 
 
-def test_the_launcher_asks_for_huge_pages_unless_it_is_told_otherwise(tmp_path: Path) -> None:
-    write(Package(made()), tmp_path / "out")
-    python = tmp_path / "python"
-    python.write_text('#!/bin/sh\necho "$GLIBC_TUNABLES"\n')
-    python.chmod(0o755)
-    environment = {k: v for k, v in os.environ.items() if k != "GLIBC_TUNABLES"}
-    for given, seen in (({}, "glibc.malloc.hugetlb=1"), ({"GLIBC_TUNABLES": "a=b"}, "a=b")):
-        mine = {**environment, "PYTHON": str(python), **given}
-        call = ["bash", str(tmp_path / "out" / "launch.sh")]
-        said = subprocess.run(call, env=mine, capture_output=True, text=True, check=True)
-        assert said.stdout == seen + "\n"
-
-
 def test_texts_of_a_package_name_no_machine() -> None:
     for name, text in made().items():
         assert str(Path.cwd()) not in text, name
