@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from rpeg.frontend import check
-from tests.unit.passes.pipelines import grpo, place
+from tests.unit.passes.pipelines import COLLECTED, grpo, place
 
 LENGTHS = "lognormal(mean=500, cv=0.5)"
 
@@ -46,18 +46,6 @@ def test_a_mean_that_can_not_be(name: str, written: str, message: str) -> None:
 )
 def test_a_mean_that_can_be(line: str) -> None:
     assert not errors(line)
-
-
-COLLECTED = (
-    (
-        "    y, lp = generate(actor@i, q, n=2, max_tokens=8, dtype=fp32)\n"
-        "    r = score(correct, y)\n",
-        "    r, y, lp = collect(groups=4, max_rounds=3) {\n      p = batch(train, size=4)\n"
-        "      y0, lp0 = generate(actor@i, p, n=2, max_tokens=8, dtype=fp32)\n"
-        "      r0 = score(correct, y0)\n      keep(r0, y0, lp0, where=mixed)\n    }\n",
-    ),
-    ("    q = batch(train, size=4)\n", ""),
-)
 
 
 @pytest.mark.parametrize("changes", [(), COLLECTED])

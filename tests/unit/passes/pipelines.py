@@ -37,6 +37,17 @@ pipeline p {
   }
 }
 """
+COLLECTED = (
+    (
+        "    y, lp = generate(actor@i, q, n=2, max_tokens=8, dtype=fp32)\n"
+        "    r = score(correct, y)\n",
+        "    r, y, lp = collect(groups=4, max_rounds=3) {\n      p = batch(train, size=4)\n"
+        "      y0, lp0 = generate(actor@i, p, n=2, max_tokens=8, dtype=fp32)\n"
+        "      r0 = score(correct, y0)\n      keep(r0, y0, lp0, where=mixed)\n    }\n",
+    ),
+    ("    q = batch(train, size=4)\n", ""),
+)
+"""Changes to `grpo()` that make its samples a `collect`."""
 
 
 def grpo(*changes: tuple[str, str]) -> str:

@@ -13,7 +13,7 @@ from rpeg.ir.text.sources import Sources, position_of
 from rpeg.ir.types.values import TrajectoriesType
 from rpeg.passes.base import PassRefused
 from rpeg.passes.rpeg_bounded_async import RpegBoundedAsyncPass
-from tests.unit.passes.pipelines import grpo, one, parse, place, refusals, run
+from tests.unit.passes.pipelines import COLLECTED, grpo, one, parse, place, refusals, run
 
 ALLOW = ("  step i", "  allow bounded_async(staleness=4)\n  step i")
 SAMPLED = (
@@ -23,16 +23,6 @@ SAMPLED = (
 GRADIENT = (
     ("    lp_old = logprob(actor@i, y)\n", ""),
     ("ppo_clip(y, adv, lp_old, clip_low=0.2, clip_high=0.2)", "policy_gradient(y, adv)"),
-)
-COLLECTED = (
-    (
-        "    y, lp = generate(actor@i, q, n=2, max_tokens=8, dtype=fp32)\n"
-        "    r = score(correct, y)\n",
-        "    r, y, lp = collect(groups=4, max_rounds=3) {\n      p = batch(train, size=4)\n"
-        "      y0, lp0 = generate(actor@i, p, n=2, max_tokens=8, dtype=fp32)\n"
-        "      r0 = score(correct, y0)\n      keep(r0, y0, lp0, where=mixed)\n    }\n",
-    ),
-    ("    q = batch(train, size=4)\n", ""),
 )
 
 
